@@ -1,0 +1,81 @@
+"""Reverse-mode autograd for sequences, on NumPy alone: backpropagation through time that can be looked at."""
+
+from . import data, nn, optim
+from . import methods as methods  # attaches the operators
+from .compositions import (
+    astype,
+    clip,
+    concat,
+    cumsum,
+    dot,
+    einsum,
+    flip,
+    mean,
+    outer,
+    pad,
+    prod,
+    softplus,
+    split,
+    stack,
+    std,
+    take,
+    var,
+)  # fmt: skip
+from .nn.recurrent import detach
+from .ops import (
+    abs,
+    add,
+    broadcast_to,
+    cos,
+    divide,
+    embedding,
+    exp,
+    expand_dims,
+    expm1,
+    log,
+    log1p,
+    log_softmax,
+    logsigmoid,
+    logsumexp,
+    matmul,
+    max,
+    maximum,
+    min,
+    minimum,
+    multiply,
+    negative,
+    norm,
+    power,
+    relu,
+    reshape,
+    sigmoid,
+    sign,
+    sin,
+    softmax,
+    sqrt,
+    square,
+    squeeze,
+    subtract,
+    sum,
+    swapaxes,
+    tanh,
+    transpose,
+    where,
+)  # fmt: skip
+from .primitive import Part, enable_grad, no_grad, primitive, scope, step
+from .reading import Flow, Tape, hvp, jacobian
+from .tape import TapeReleasedError, grad
+from .tensor import Tensor
+
+concatenate = concat
+
+__version__ = "0.1.0"
+__all__ = [
+    "Flow", "Part", "Tape", "TapeReleasedError", "Tensor", "abs", "add", "astype", "broadcast_to", "clip", "concat",
+    "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "einsum", "embedding", "enable_grad", "exp",
+    "expand_dims", "expm1", "flip", "grad", "hvp", "jacobian", "log", "log1p", "log_softmax", "logsigmoid",
+    "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn", "no_grad",
+    "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "reshape", "scope", "sigmoid", "sign",
+    "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "std", "step", "subtract", "sum",
+    "swapaxes", "take", "tanh", "transpose", "var", "where",
+]  # fmt: skip

@@ -1,0 +1,123 @@
+"""Layers without time: Linear, Embedding, Dropout, LayerNorm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..ops import embedding, not_equal, where
+from ..primitive import primitive
+from ..tensor import Tensor
+from .init import generator, glorot
+from .module import Module
+
+
+def tensor(x: Any) -> Tensor:
+    """x itself if it is a tensor, else a constant made of it."""
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+class Linear(Module):
+    """y = x W + b on the last axis: x (..., m), W (m, d), b (d,), y (..., d). Glorot W, zero b.
+
+    >>> import tinygrad_seq as tg
+    >>> layer = tg.nn.Linear(2, 3, rng=0)
+    >>> layer(np.ones((5, 2))).shape
+    (5, 3)
+    """
+
+    def __init__(self, m: int, d: int, bias: bool = True, rng: Any = None, dtype: DTypeLike = np.float64) -> None:
+        self.W = Tensor(glorot(rng, m, d, dtype), requires_grad=True, name="W")
+        self.b = Tensor(np.zeros(d, dtype), requires_grad=True, name="b") if bias else None
+
+    def __call__(self, x: Any) -> Tensor:
+        x = tensor(x)
+        if x.ndim == 0 or x.shape[-1] != len(self.W):
+            raise ValueError(f"Linear needs inputs of width {len(self.W)} on the last axis, got shape {x.shape}")
+        y = x @ self.W
+        return y if self.b is None else y + self.b
+
+
+class Embedding(Module):
+    """Row ids[...] of a table: ids of any shape, whole numbers 0..n-1, give (..., d). IndexError outside.
+
+    `padding`: the id whose row is zero and never gets a gradient. N(0, 1) rows.
+
+    >>> import tinygrad_seq as tg
+    >>> table = tg.nn.Embedding(10, 4, padding=0, rng=0)
+    >>> table([3, 0]).shape, table([0]).tolist()
+    ((2, 4), [[0.0, 0.0, 0.0, 0.0]])
+    """
+
+    def __init__(
+        self, n: int, d: int, padding: int | None = None, rng: Any = None, dtype: DTypeLike = np.float64
+    ) -> None:
+        if padding is not None and not 0 <= padding < n:
+            raise ValueError(f"padding is an id in 0..{n - 1}, got {padding}")
+        rows = generator(rng).standard_normal((n, d)).astype(dtype)
+        if padding is not None:
+            rows[padding] = 0
+        self.table = Tensor(rows, requires_grad=True, name="table")
+        self.padding = padding
+
+    def __call__(self, ids: Any) -> Tensor:
+        ids = ids if isinstance(ids, Tensor) else np.asarray(ids)
+        rows: Tensor = embedding(self.table, ids)
+        if self.padding is None:
+            return rows
+        real = not_equal(ids, self.padding)
+        return where(real[..., None], rows, 0.0)
+
+
+# Keeps each entry with probability 1 - p, scaled by 1/(1 - p). A draw at every call, and at every replay.
+dropout_mask = primitive(
+    lambda x, rng, p: ((rng.random(x.shape) >= p) / (1 - p if p < 1 else 1)).astype(x.dtype), None, name="dropout_mask"
+)
+
+
+def probability(p: float, what: str) -> float:
+    if not 0 <= p <= 1:
+        raise ValueError(f"{what} is a probability in 0..1, got {p}")
+    return p
+
+
+class Dropout(Module):
+    """In training, each entry is 0 with probability p and else divided by 1 - p; the identity in `eval()` mode.
+
+    >>> import tinygrad_seq as tg
+    >>> drop = tg.nn.Dropout(0.5, rng=0)
+    >>> sorted(set(drop(np.ones(100)).tolist())), drop.eval()(np.ones(3)).tolist()
+    ([0.0, 2.0], [1.0, 1.0, 1.0])
+    """
+
+    def __init__(self, p: float, rng: Any = None) -> None:
+        self.p = probability(p, "dropout")
+        self.rng = generator(rng)
+
+    def __call__(self, x: Any) -> Tensor:
+        x = tensor(x)
+        return x * dropout_mask(x, rng=self.rng, p=self.p) if self.training and self.p else x
+
+
+class LayerNorm(Module):
+    """(x - mean) / √(variance + eps) · gain + offset over the last axis (Ba, Kiros and Hinton 2016).
+
+    >>> import tinygrad_seq as tg
+    >>> tg.nn.LayerNorm(2, eps=0.0)([1.0, 3.0]).tolist()
+    [-1.0, 1.0]
+    """
+
+    def __init__(self, width: int, eps: float = 1e-5, dtype: DTypeLike = np.float64) -> None:
+        self.gain = Tensor(np.ones(width, dtype), requires_grad=True, name="gain")
+        self.offset = Tensor(np.zeros(width, dtype), requires_grad=True, name="offset")
+        self.eps = eps
+
+    def __call__(self, x: Any) -> Tensor:
+        x = tensor(x)
+        if x.ndim == 0 or x.shape[-1] != len(self.gain):
+            raise ValueError(f"LayerNorm needs width {len(self.gain)} on the last axis, got shape {x.shape}")
+        centred = x - x.mean(-1, keepdims=True)
+        scale = (centred.square().mean(-1, keepdims=True) + self.eps).sqrt()
+        return centred / scale * self.gain + self.offset

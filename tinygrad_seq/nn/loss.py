@@ -1,0 +1,94 @@
+"""Losses: exact far out in the tails, because they are made of log_softmax and logsigmoid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..primitive import primitive
+from ..tensor import Tensor
+from .layers import tensor
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def _classes(targets: Any, k: int, ignore_index: int | None) -> Any:
+    """Targets as indices, ignored ones as 0; checked at every call (and at every replay)."""
+    ignored = np.zeros(targets.shape, bool) if ignore_index is None else targets == ignore_index
+    wrong = (targets < 0) | (targets >= k)
+    if (wrong & ~ignored).any():
+        raise IndexError(f"classes lie in 0..{k - 1}, got {targets[wrong & ~ignored][0]}")
+    return np.where(ignored, 0, targets)
+
+
+_checked_classes = primitive(_classes, None, name="classes")
+
+
+def _reduced(losses: Any, count: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return losses
+    return losses.sum() / count if reduction == "mean" else losses.sum()
+
+
+def _check(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is one of {REDUCTIONS}, got {reduction!r}")
+
+
+def cross_entropy(logits: Any, targets: Any, ignore_index: int | None = None, reduction: str = "mean") -> Tensor:
+    """-log softmax(logits)[target], averaged over the targets that count: logits (..., K), targets (...) of ints.
+
+    Targets equal to `ignore_index` count for nothing; where none counts, the loss is 0 with gradient 0. IndexError
+    for a class outside 0..K-1, ValueError for shapes that do not fit. In nats: divide by ln 2 for bits.
+
+    >>> import tinygrad_seq as tg
+    >>> round(float(tg.nn.cross_entropy([[0.0, 0.0], [9.0, 9.0]], [1, 0])), 12) == round(np.log(2), 12)
+    True
+    """
+    logits = tensor(logits)
+    targets = targets if isinstance(targets, Tensor) else np.asarray(targets)
+    _check(reduction)
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy needs integer classes, got dtype {targets.dtype}")
+    if logits.ndim == 0 or logits.shape[:-1] != targets.shape:
+        raise ValueError(f"cross_entropy needs targets of shape {logits.shape[:-1]}, got {targets.shape}")
+    k = logits.shape[-1]
+    ids = _checked_classes(targets, k=k, ignore_index=ignore_index).reshape((-1,))
+    chosen = ops.log_softmax(logits).reshape((-1, k))[np.arange(targets.size), ids].reshape(targets.shape)
+    if ignore_index is None:
+        return _reduced(-chosen, max(targets.size, 1), reduction)
+    counted = ops.not_equal(targets, ignore_index)
+    count = ops.maximum(ops.astype(ops.sum(counted), dtype=logits.dtype), 1)
+    return _reduced(ops.where(counted, -chosen, 0.0), count, reduction)
+
+
+def bce_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
+    """Binary cross-entropy of σ(logits), -(t log σ(x) + (1 - t) log σ(-x)): same shapes, targets t in 0..1.
+
+    >>> import tinygrad_seq as tg
+    >>> float(tg.nn.bce_with_logits([-50.0, 1000.0], [1.0, 1.0], reduction="sum"))
+    50.0
+    """
+    logits, targets = tensor(logits), tensor(targets)
+    _check(reduction)
+    if logits.shape != targets.shape:
+        raise ValueError(f"bce_with_logits needs targets of shape {logits.shape}, got {targets.shape}")
+    losses = -(targets * ops.logsigmoid(logits) + (1 - targets) * ops.logsigmoid(-logits))
+    return _reduced(losses, max(losses.size, 1), reduction)
+
+
+def mse(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """(prediction - target)², averaged; both of the same shape (nothing is broadcast silently).
+
+    >>> import tinygrad_seq as tg
+    >>> float(tg.nn.mse([1.0, 2.0], [0.0, 0.0]))
+    2.5
+    """
+    prediction, target = tensor(prediction), tensor(target)
+    _check(reduction)
+    if prediction.shape != target.shape:
+        raise ValueError(f"mse needs a target of shape {prediction.shape}, got {target.shape}")
+    losses = (prediction - target).square()
+    return _reduced(losses, max(losses.size, 1), reduction)

@@ -1,0 +1,108 @@
+"""Forward functions that NumPy does not have: pure NumPy, exact far out in the tails, quiet about it.
+
+Real and complex numbers pass through alike (so that a complex step can check the rates), and the dtype is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def floating(x: Any) -> Any:
+    """x as an array of real or complex floats: what may be computed on in place."""
+    x = np.asarray(x)
+    return x if x.dtype.kind in "fc" else x * 1.0
+
+
+def sigmoid(x: Any, out: Any = None) -> Any:
+    e = np.asarray(np.negative(floating(x), out))
+    with np.errstate(over="ignore"):  # 1/(1 + inf) is the right 0, and no other form keeps the tails' digits
+        np.exp(e, e)
+    np.add(e, 1, e)
+    return np.reciprocal(e, e)
+
+
+def relu(x: Any, out: Any = None) -> Any:
+    return np.maximum(x, 0, out)
+
+
+def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.add.reduce(x, axis, keepdims=keepdims)  # type: ignore[call-overload]
+
+
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.max(x, axis, keepdims=keepdims)
+
+
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.min(x, axis, keepdims=keepdims)
+
+
+def logsigmoid(x: Any) -> Any:
+    low = np.where(np.real(x) < 0, x, 0)
+    return low - np.log1p(np.exp(np.where(np.real(x) < 0, x, -x)))
+
+
+def peak(x: Any, axis: Any) -> Any:
+    """The largest entry along axis, kept as an axis; 0 where it is not finite (a fully masked row)."""
+    top = np.real(x).max(axis=axis, keepdims=True, initial=-np.inf)
+    return np.where(np.isfinite(top), top, 0).astype(top.dtype)
+
+
+def softmax(x: Any, axis: Any = -1) -> Any:
+    x = floating(x)
+    e = np.exp(x - peak(x, axis))
+    total = e.sum(axis=axis, keepdims=True)
+    return e / np.where(total == 0, 1, total)  # a fully masked row is zeros
+
+
+def log_sum(x: Any, axis: Any) -> tuple[Any, Any]:
+    """(peak, log Σ exp(x − peak)), the largest term's 1 left to log1p: small sums keep their digits."""
+    top = peak(x, axis)
+    e = np.exp(x - top)
+    first = np.argmax(np.real(x), axis=axis, keepdims=True)
+    np.put_along_axis(e, first, np.take_along_axis(e, first, axis) - 1, axis)
+    with np.errstate(divide="ignore"):  # log 0 = -inf is the value of a fully masked row
+        return top, np.log1p(e.sum(axis=axis, keepdims=True))
+
+
+def logsumexp(x: Any, axis: Any = -1, keepdims: bool = False) -> Any:
+    top, rest = log_sum(floating(x), axis)
+    return top + rest if keepdims else (top + rest).squeeze(axis)
+
+
+def log_softmax(x: Any, axis: Any = -1) -> Any:
+    top, rest = log_sum(x := floating(x), axis)
+    return x - top - np.where(np.isneginf(np.real(rest)), 0, rest)
+
+
+def norm(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    size = np.abs(x)
+    scale = size.max(initial=0)
+    scale = size.dtype.type(scale if 0 < scale < np.inf else 1)
+    unit = x / scale  # neither overflows nor underflows when squared
+    return np.sqrt((unit * unit).sum(axis=axis, keepdims=keepdims)) * scale
+
+
+def rows(table: Any, ids: Any) -> Any:
+    if np.asarray(ids).dtype.kind not in "iu":
+        raise TypeError(f"ids are whole numbers, got dtype {np.asarray(ids).dtype}")
+    if np.size(ids) and (np.min(ids) < 0 or np.max(ids) >= len(table)):
+        raise IndexError(f"ids lie in 0..{len(table) - 1}, got {np.min(ids)}..{np.max(ids)}")
+    return table[ids]
+
+
+def scatter(values: Any, index: Any, shape: Any) -> Any:
+    """Zeros of this shape, to which the values are added at index; repeated places add up."""
+    whole = np.zeros(shape, values.dtype)
+    np.add.at(whole, index, values)
+    return whole
+
+
+def assemble(*values: Any, indices: Any, shape: Any) -> Any:
+    whole = np.zeros(shape, values[0].dtype)
+    for value, index in zip(values, indices, strict=True):
+        whole[index] += value
+    return whole

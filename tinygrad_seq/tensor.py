@@ -1,0 +1,167 @@
+"""What a person holds: an immutable NumPy array, and the memory of how it was computed.
+
+A tensor made by an operation remembers the operation, its inputs and the arrays that they held at that moment.
+Nothing here differentiates: this is the ground floor, which `primitive` writes to and `tape` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from .signatures import Array, Signatures
+
+
+class Context(NamedTuple):
+    """What holds where an operation runs: is anything recorded, which step and which scope does it belong to."""
+
+    recording: bool = True
+    tracing: bool = False  # record operations on constants too: what a replay needs
+    step: int | None = None
+    scope: str = ""
+
+
+# A context variable: every thread and every async task has its own.
+CONTEXT: ContextVar[Context] = ContextVar("tinygrad_seq", default=Context())
+
+
+class Tensor(Signatures):
+    """An immutable array that remembers how it was computed.
+
+    `data` is copied; Python floats become float64, Python integers stay integers, a float32 array stays float32.
+    Only floating-point tensors can have `requires_grad=True`: integers hold indices and labels, and complex
+    numbers pass through forward computations (which is how the complex-step check works).
+
+    >>> w = Tensor(0.5, requires_grad=True, name="w")
+    >>> (w * w).backward()
+    >>> w.grad
+    array(1.)
+
+    Raises TypeError for objects, strings and for `requires_grad` on anything but floats; ValueError for ragged
+    lists.
+    """
+
+    __slots__ = (
+        "__weakref__", "_array", "_arrays", "_inputs", "_needs", "_number", "_operation", "_options", "_requires",
+        "_where", "grad", "name",
+    )  # fmt: skip
+    __hash__ = object.__hash__  # by identity, although == is elementwise
+    numpy_functions: Mapping[Any, Any] = {}  # which operation answers for which function of NumPy; see methods
+
+    def __init__(
+        self, data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, name: str | None = None
+    ) -> None:
+        try:
+            array = np.array(data, dtype=dtype, order="C")
+        except ValueError as error:
+            raise ValueError(f"Tensor needs a number or a rectangular array: {error}") from None
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"Tensor needs numbers; {type(data).__name__} gives dtype {array.dtype}: convert it first")
+        self._become_leaf(array, name)
+        self.requires_grad = requires_grad
+
+    def _become_leaf(self, array: Array, name: str | None) -> Tensor:
+        self._array, self.name, self._where = array, name, CONTEXT.get()
+        self.grad: Array | None = None
+        self._requires, self._number = False, 0
+        self._operation: Any = None
+        # What made it. A backward pass that releases the tape leaves the operation and takes the inputs.
+        self._inputs: Any = None
+        self._arrays: Any = None
+        self._options: Any = None
+        self._needs: Any = ()  # which inputs carry a gradient further back
+        return self
+
+    @property
+    def data(self) -> Array:
+        """The values, as a read-only view. A leaf's can be rebound (same shape and dtype): `w.data = new`.
+
+        Rebinding never disturbs what was recorded before: its gradients stay those of the old values.
+        """
+        if CONTEXT.get().tracing and self._number:
+            raise RuntimeError(
+                f"the values of {self.label()} were read while a replay was recorded; what depends on them would be "
+                "frozen. Keep to tensor operations, or call the function without replay"
+            )
+        view = self._array.view()
+        view.flags.writeable = False
+        return view
+
+    @data.setter
+    def data(self, new: Any) -> None:
+        array = np.array(new)
+        if self._operation is not None:
+            raise ValueError(f"{self.label()} was computed; only a leaf's data can be rebound. Use .detach() first")
+        if (array.shape, array.dtype) != (self.shape, self.dtype):
+            raise ValueError(
+                f"{self.label()} holds shape {self.shape}, dtype {self.dtype}; it cannot be rebound to shape "
+                f"{array.shape}, dtype {array.dtype}. Reshape or convert the new values, or make a new Tensor"
+            )
+        self._array = array
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded, and its gradient can be asked for. Set on leaves."""
+        return bool(self._requires)
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if self._operation is not None:
+            raise ValueError(f"{self.label()} was computed; requires_grad is set on leaves. Use .detach() to stop it")
+        if flag and self.dtype.kind != "f":
+            raise TypeError(f"requires_grad needs floating-point numbers, got dtype {self.dtype}: write 1.0 for 1")
+        self._requires = bool(flag)
+
+    shape = property(lambda self: self._array.shape, doc="The length of each axis.")
+    ndim = property(lambda self: self._array.ndim, doc="The number of axes.")
+    size = property(lambda self: self._array.size, doc="The number of entries.")
+    dtype = property(lambda self: self._array.dtype, doc="The NumPy dtype.")
+    step = property(lambda self: self._where.step, doc="The time step that it belongs to, set with `tg.step(t)`.")
+    scope = property(lambda self: self._where.scope, doc="The scope it was made under, such as `layer0.forward`.")
+    operation = property(lambda self: getattr(self._operation, "__name__", None), doc="What made it; None for a leaf.")
+
+    def named(self, name: str) -> Tensor:
+        """Give it a name, and return it, so that this can stand in a formula: `h = (x + w * h).named("h")`."""
+        self.name = name
+        return self
+
+    def label(self) -> str:
+        """How messages and tables call it: its name, else what made it, with its step."""
+        what = self.name or (f"the result of {self.operation}" if self._operation else "an unnamed tensor")
+        return what if self.step is None else f"{what} at step {self.step}"
+
+    def detach(self) -> Tensor:
+        """The same values (shared, read-only) without the edge: the value crosses, the credit does not."""
+        return Tensor.__new__(Tensor)._become_leaf(self._array, self.name)
+
+    def zero_grad(self) -> None:
+        """Forget the gradient: `grad` is None again."""
+        self.grad = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if self._requires:
+            raise TypeError(
+                f"NumPy asked for the array of {self.label()}, which requires a gradient: the graph would be cut "
+                "silently. Say .detach() or .data if that is meant"
+            )
+        return np.array(self.data, dtype, copy=copy)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            f"a tensor is immutable: {self.label()}[{index!r}] cannot be assigned. Collect the parts in a list, then "
+            "tg.stack (or tg.concat), or choose between two tensors with tg.where"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are leaves: values, gradient and name are kept, the graph is dropped."""
+        return _leaf, (self._array, self.grad, self.name, self._requires and self._operation is None)
+
+
+def _leaf(array: Array, grad: Array | None, name: str | None, requires_grad: bool) -> Tensor:
+    leaf = Tensor.__new__(Tensor)._become_leaf(array, name)
+    leaf.grad, leaf._requires = None if grad is None else grad.copy(), requires_grad
+    return leaf
