@@ -25,19 +25,19 @@ def sigmoid(x: Any, out: Any = None) -> Any:
 
 
 def relu(x: Any, out: Any = None) -> Any:
-    return np.maximum(x, 0, out)
+    return np.maximum(x, 0, out=out)
 
 
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.add.reduce(x, axis, keepdims=keepdims)  # type: ignore[call-overload]
+def sum(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
+    return np.add.reduce(x, axis, out=out, keepdims=keepdims)  # type: ignore[call-overload]
 
 
-def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.max(x, axis, keepdims=keepdims)
+def max(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
+    return np.max(x, axis, out, keepdims)
 
 
-def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.min(x, axis, keepdims=keepdims)
+def min(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
+    return np.min(x, axis, out, keepdims)
 
 
 def logsigmoid(x: Any) -> Any:
