@@ -1,5 +1,6 @@
-"""Layers: modules, recurrent cells and stacks, losses."""
+"""Layers: modules, recurrent cells and stacks, losses, ELMo."""
 
+from .elmo import BiLM, CharEncoder, Elmo, Highway, Mark, ScalarMix, Vocabulary, WordEncoder
 from .init import glorot, orthogonal
 from .layers import Dropout, Embedding, LayerNorm, Linear
 from .loss import bce_with_logits, cross_entropy, mse
@@ -7,6 +8,7 @@ from .module import Module
 from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell, Stack, chunks, unroll
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "Dropout", "Embedding", "GRUCell", "LSTMCell", "LSTMState", "LayerNorm", "Linear", "Module",
-    "RNNCell", "Stack", "bce_with_logits", "chunks", "cross_entropy", "glorot", "mse", "orthogonal", "unroll",
+    "GRU", "LSTM", "RNN", "BiLM", "CharEncoder", "Dropout", "Elmo", "Embedding", "GRUCell", "Highway", "LSTMCell",
+    "LSTMState", "LayerNorm", "Linear", "Mark", "Module", "RNNCell", "ScalarMix", "Stack", "Vocabulary", "WordEncoder",
+    "bce_with_logits", "chunks", "cross_entropy", "glorot", "mse", "orthogonal", "unroll",
 ]  # fmt: skip

@@ -1,0 +1,614 @@
+"""ELMo, small and faithful: representations of words from two language models (Peters et al. 2018).
+
+A word becomes a row that knows nothing of its sentence (CharEncoder, or WordEncoder as the baseline). Two stacks of
+recurrent layers read the rows of a sentence, one from each end, and learn to predict the next word (BiLM). What the
+layers hold at a word is then mixed by a task, with a softmax over the layers (ScalarMix, Elmo).
+
+The recurrence is that of `recurrent`, forward stacks both: the backward model is the same machine on the sentence
+turned round. With s = [<s>, w_1 … w_N, </s>], a model reads s[:-1] and predicts s[1:], so that the forward
+prediction of w_k has read w_1 … w_k-1 and the backward one w_N … w_k+1; the feature of w_k is what both hold after
+reading w_k.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..compositions import concat, stack
+from ..ops import embedding, relu, sigmoid, where
+from ..primitive import no_grad, scope
+from ..signatures import Array
+from ..tensor import Tensor
+from .init import generator
+from .layers import Dropout, Embedding, Linear, tensor
+from .loss import cross_entropy
+from .module import Module
+from .recurrent import GRU, LSTM, RNN, Stack, map_state
+
+
+class Mark(Enum):
+    """What stands in a sentence besides words. No strings: a text may hold the word "<s>" and mean it."""
+
+    BEGIN = "<s>"
+    END = "</s>"
+    UNKNOWN = "<unk>"
+
+
+Word: TypeAlias = str | Mark
+Sentences: TypeAlias = Sequence[Sequence[str]]
+
+
+# Words and sentences -------------------------------------------------------------------------------------------------
+
+
+class Vocabulary:
+    """The words that have a number, after the three marks <s>, </s> and <unk>; every other word is unknown.
+
+    >>> vocabulary = Vocabulary(["blue", "key"])
+    >>> vocabulary.ids(["key", "lock", "blue"]).tolist(), len(vocabulary)
+    ([4, 2, 3], 5)
+
+    Raises ValueError for a word given twice, TypeError for what is no string.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.entries: list[Word] = [*Mark, *(_checked_word(word) for word in words)]
+        self._number = {word: i for i, word in enumerate(self.entries)}
+        if len(self._number) < len(self.entries):
+            twice = [word for word, n in Counter(self.entries).items() if n > 1]
+            raise ValueError(f"a vocabulary has each word once; given more than once: {twice[:5]}")
+
+    @classmethod
+    def of(cls, sentences: Iterable[Iterable[str]], least: int = 1) -> Vocabulary:
+        """The words that occur at least so often, the most frequent first (equally frequent ones in ABC order).
+
+        >>> Vocabulary.of([["a", "rose", "is", "a", "rose"]], least=2).entries[3:]
+        ['a', 'rose']
+        """
+        counts = Counter(word for sentence in sentences for word in sentence)
+        return cls(sorted((word for word, n in counts.items() if n >= least), key=lambda word: (-counts[word], word)))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._number
+
+    def ids(self, words: Iterable[Word]) -> Array:
+        """The number of each word, (n,); that of <unk> for a word that has none."""
+        unknown = self._number[Mark.UNKNOWN]
+        return np.array([self._number.get(_checked_word(word), unknown) for word in words], np.intp)
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """The words with these numbers, marks as `<s>`. IndexError for a number that no word has."""
+        found = []
+        for i in ids:
+            if not 0 <= i < len(self):
+                raise IndexError(f"this vocabulary has the ids 0..{len(self) - 1}, got {i}")
+            entry = self.entries[i]
+            found.append(entry.value if isinstance(entry, Mark) else entry)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self) - len(Mark)} words)"
+
+
+def _checked_word(word: Any) -> Any:
+    if not isinstance(word, (str, Mark)):
+        raise TypeError(f"a word is a str, got {type(word).__name__} {word!r}; for ids there is vocabulary.words(ids)")
+    return word
+
+
+class Frame(NamedTuple):
+    """A batch of sentences between their marks: the distinct words, and where each stands."""
+
+    words: list[Word]
+    """The distinct words of the batch, <s> and </s> first."""
+    places: Array
+    """(T + 2, B), T the longest sentence: which of `words` stands there; </s> also at padding."""
+    lengths: Array
+    """(B,), the number of words of each sentence, without the marks."""
+
+    @classmethod
+    def of(cls, batch: Sentences) -> Frame:
+        if isinstance(batch, str) or not isinstance(batch, Sequence):
+            raise TypeError(f"a batch is a list of sentences, each a list of words; got {type(batch).__name__}")
+        if not batch:
+            raise ValueError("a batch needs at least one sentence")
+        place: dict[Word, int] = {Mark.BEGIN: 0, Mark.END: 1}
+        rows = []
+        for k, sentence in enumerate(batch):
+            if isinstance(sentence, str) or not isinstance(sentence, (Sequence, np.ndarray)):
+                raise TypeError(
+                    f"a sentence is a list of words, but sentence {k} is a {type(sentence).__name__}: split it first"
+                )
+            rows.append([place.setdefault(_checked_word(word), len(place)) for word in sentence])
+        lengths = np.array([len(row) for row in rows], np.intp)
+        places = np.full((lengths.max() + 2, len(rows)), 1, np.intp)
+        places[0] = 0
+        for b, row in enumerate(rows):
+            places[1 : len(row) + 1, b] = row
+        return cls(list(place), places, lengths)
+
+    def read(self, backward: bool) -> Array:
+        """The places in reading order, (T + 2, B): from <s> on, or from each row's own </s> back to its <s>."""
+        if not backward:
+            return self.places
+        steps = np.arange(len(self.places))[:, None]
+        turned = self.places[np.maximum(self.lengths + 1 - steps, 0), np.arange(len(self.lengths))]
+        return np.where(steps < self.lengths + 2, turned, 1)
+
+    def real(self, more: int = 0) -> Array:
+        """Which of T + more positions a row of its own length + more has: (T + more, B)."""
+        return np.arange(len(self.places) - 2 + more)[:, None] < self.lengths + more
+
+
+# A row for a word, whatever its sentence -----------------------------------------------------------------------------
+
+# The symbols of a word: nothing (padding), the 256 bytes, begin and end of word, the marks.
+BYTE, BEGIN_WORD, END_WORD, FIRST_MARK = 1, 257, 258, 259
+SYMBOLS = FIRST_MARK + len(Mark)
+
+
+class Highway(Module):
+    """y = g·relu(x W + b) + (1 - g)·x with the gate g = σ(x W_g + b_g) (Srivastava et al. 2015): x, y (..., width).
+
+    `carry_bias` is the initial b_g: negative, so that at first most of x is carried through.
+
+    >>> layer = Highway(3, carry_bias=-np.inf, rng=0)
+    >>> layer([1.0, -2.0, 3.0]).tolist()
+    [1.0, -2.0, 3.0]
+    """
+
+    def __init__(self, width: int, carry_bias: float = -2.0, rng: Any = None, dtype: DTypeLike = np.float64) -> None:
+        rng = generator(rng)
+        self.transform = Linear(width, width, rng=rng, dtype=dtype)
+        self.gate = Linear(width, width, rng=rng, dtype=dtype)
+        assert self.gate.b is not None
+        self.gate.b.data = np.full(width, carry_bias, dtype)
+
+    def __call__(self, x: Any) -> Tensor:
+        x = tensor(x)
+        g = sigmoid(self.gate(x))
+        return g * relu(self.transform(x)) + (1 - g) * x
+
+
+class CharEncoder(Module):
+    """A row for every word from its characters alone: `encoder(words)` is (len(words), width).
+
+    The UTF-8 bytes of a word, between a begin and an end symbol, are embedded (n, `embedding`); for each
+    (k, count) in `filters`, `count` filters of width k are products with all windows of k symbols, and each keeps its
+    maximum over the windows that the word has; then relu, `highways` Highway layers, and a projection to `width`. A
+    word shorter than k has one window, filled up with zeros. A mark (<s>, </s>, <unk>) is a symbol of its own, which
+    no string can contain. Longer words count up to their symbol number `longest`, the end symbol among them, as in
+    the original, which has longest=50, embedding=16, filters ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256),
+    (6, 512), (7, 1024)) and width=512. No word is unknown, and none depends on the words beside it.
+
+    >>> encoder = CharEncoder(4, filters=((1, 3), (2, 5)), rng=0)
+    >>> encoder(["key", "schlüssel", ""]).shape
+    (3, 4)
+    """
+
+    def __init__(
+        self,
+        width: int,
+        filters: Sequence[tuple[int, int]] = ((1, 16), (2, 32), (3, 64), (4, 64)),
+        embedding: int = 16,
+        highways: int = 2,
+        longest: int = 50,
+        rng: Any = None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        if not filters or any(k < 1 or count < 1 for k, count in filters):
+            raise ValueError(f"filters are pairs (width >= 1, count >= 1), got {filters!r}")
+        if longest < 3:
+            raise ValueError(f"a word needs at least 3 symbols (begin, a byte, end), got longest={longest}")
+        rng = generator(rng)
+        self.width, self.longest, self.filters = width, longest, [(k, count) for k, count in filters]
+        self.symbols = Embedding(SYMBOLS, embedding, padding=0, rng=rng, dtype=dtype)
+        self.convolutions = [Linear(k * embedding, count, rng=rng, dtype=dtype) for k, count in self.filters]
+        channels = sum(count for _, count in self.filters)
+        self.highways = [Highway(channels, rng=rng, dtype=dtype) for _ in range(highways)]
+        self.projection = Linear(channels, width, rng=rng, dtype=dtype)
+
+    def spell(self, words: Sequence[Word]) -> tuple[Array, Array]:
+        """The symbols of each word, (n, longest word) filled up with 0, and how many each has, (n,)."""
+        spelled = []
+        for word in words:
+            if isinstance(word, Mark):
+                inner = [FIRST_MARK + list(Mark).index(word)]
+            else:
+                inner = [
+                    BYTE + byte for byte in _checked_word(word).encode("utf-8", "surrogatepass")[: self.longest - 2]
+                ]
+            spelled.append([BEGIN_WORD, *inner, END_WORD])
+        counts = np.array([len(symbols) for symbols in spelled], np.intp)
+        widest = max(k for k, _ in self.filters)
+        ids = np.zeros((len(spelled), max([widest, *counts.tolist()])), np.intp)
+        for row, symbols in zip(ids, spelled, strict=True):
+            row[: len(symbols)] = symbols
+        return ids, counts
+
+    def __call__(self, words: Sequence[Word]) -> Tensor:
+        ids, counts = self.spell(words)
+        n, length = ids.shape
+        characters = self.symbols(ids)
+        features = []
+        for (k, count), convolution in zip(self.filters, self.convolutions, strict=True):
+            starts = length - k + 1
+            windows = concat([characters[:, j : j + starts] for j in range(k)], -1)
+            found = convolution(windows.reshape(n * starts, -1)).reshape(n, starts, count)
+            exists = np.arange(starts) < np.maximum(counts - k + 1, 1)[:, None]
+            features.append(where(exists[..., None], found, -np.inf).max(1))
+        x = relu(concat(features, -1))
+        for highway in self.highways:
+            x = highway(x)
+        return self.projection(x)
+
+    def __repr__(self) -> str:
+        return (
+            f"CharEncoder({self.width}, filters={self.filters}, embedding={self.symbols.table.shape[1]}, "
+            f"highways={len(self.highways)}, longest={self.longest})"
+        )
+
+
+class WordEncoder(Module):
+    """A row for every word from a table: `encoder(words)` is (len(words), width). Unknown words share one row.
+
+    >>> encoder = WordEncoder(Vocabulary(["blue", "key"]), 4, rng=0)
+    >>> bool((encoder(["lock"]).data == encoder(["door"]).data).all())
+    True
+    """
+
+    def __init__(self, vocabulary: Vocabulary, width: int, rng: Any = None, dtype: DTypeLike = np.float64) -> None:
+        self.vocabulary, self.width = vocabulary, width
+        self.rows = Embedding(len(vocabulary), width, rng=rng, dtype=dtype)
+
+    def __call__(self, words: Sequence[Word]) -> Tensor:
+        return self.rows(self.vocabulary.ids(words))
+
+
+# Two language models -------------------------------------------------------------------------------------------------
+
+
+class Directions(NamedTuple):
+    """One number for each direction."""
+
+    forward: float
+    backward: float
+
+
+STACKS: dict[str, Any] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
+
+
+class BiLM(Module):
+    """A forward and a backward language model that share the token layer (`encoder`) and the softmax.
+
+    log p(w_k | w_1 … w_k-1) and log p(w_k | w_k+1 … w_N), each by a stack of its own of `layers` recurrent layers,
+    from h = `cell`(rows of the words), logits = h W + b over the vocabulary (Peters et al. 2018, section 3.1; ½ of
+    their sum is the loss). `hidden` units in each layer, projected to `projection` if given (LSTM); `residual`: from
+    the second layer on, a layer's input is added to its output. The width d of a layer's output (the projection, or
+    else `hidden`) must be the encoder's: layers that are to be mixed have one width. `cell_clip`, `projection_clip`
+    as in LSTMCell (the original: 3); `dropout`: on every layer's input and on the input of the softmax, in training.
+    Further options go to the cells.
+
+    A batch is a list of sentences, each a list of words; they may differ in length, and none reads another. An empty
+    sentence has a target in each direction, its end and its begin, and no features.
+
+    `stateful=True`: every call starts from the states in which the last one ended (their values; no credit), as the
+    original did; then a result depends on the calls before, all batches have the same number of sentences, and
+    `reset()` begins anew.
+
+    >>> sentences = [["the", "train", "arrived"], ["we", "train", "models", "here"]]
+    >>> bilm = BiLM(CharEncoder(6, rng=0), Vocabulary.of(sentences), hidden=8, projection=6, rng=0)
+    >>> bilm.layers(sentences).shape, len(bilm.vocabulary)
+    ((3, 4, 2, 12), 9)
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        vocabulary: Vocabulary,
+        hidden: int,
+        layers: int = 2,
+        projection: int | None = None,
+        residual: bool = True,
+        cell: str = "lstm",
+        dropout: float = 0.0,
+        stateful: bool = False,
+        rng: Any = None,
+        dtype: DTypeLike = np.float64,
+        **options: Any,
+    ) -> None:
+        if cell not in STACKS:
+            raise ValueError(f"cell is one of {', '.join(STACKS)}, got {cell!r}")
+        if projection is not None:
+            if cell != "lstm":
+                raise ValueError(f'only the LSTM has a projection, and cell is {cell!r}: leave it out, or use "lstm"')
+            options["projection"] = projection
+        width = hidden if projection is None else projection
+        if encoder.width != width:
+            raise ValueError(
+                f"the encoder gives rows of width {encoder.width} and the layers of width {width}, which could not be "
+                f"mixed: give the encoder width {width}, or project with projection={encoder.width}"
+            )
+        rng = generator(rng)
+
+        def direction() -> Stack:
+            between = dropout if layers > 1 else 0.0
+            net: Stack = STACKS[cell](
+                width, hidden, layers=layers, dropout=between, residual=residual, rng=rng, dtype=dtype, **options
+            )
+            return net
+
+        self.encoder, self.vocabulary, self.width, self.stateful = encoder, vocabulary, width, stateful
+        self.forward, self.backward = direction(), direction()
+        self.dropout = Dropout(dropout, rng)
+        self.softmax = Linear(width, len(vocabulary), rng=rng, dtype=dtype)
+        self._carried: Any = None  # how many sentences, and their states as arrays: no part of the model
+
+    @property
+    def depth(self) -> int:
+        """The number of layers that a task can mix: the token layer and the recurrent ones."""
+        return len(self.forward.cells) + 1
+
+    def reset(self) -> None:
+        """Forget the states that a stateful model carries."""
+        self._carried = None
+
+    def _run(self, frame: Frame, rows: Tensor) -> list[list[Tensor]]:
+        """Each direction's layers, (T + 1, B, d) in the order of reading."""
+        B, starts = len(frame.lengths), [None, None]
+        if self._carried is not None:
+            before, arrays = self._carried
+            if before != B:
+                raise ValueError(
+                    f"a stateful biLM goes on with the {before} sentences of its last batch, got {B}: keep to one "
+                    "batch size, or call reset()"
+                )
+            starts = map_state(Tensor, arrays)
+        read, ends = [], []
+        for k, net in enumerate((self.forward, self.backward)):
+            xs = self.dropout(embedding(rows, frame.read(backward=k == 1)[:-1]))
+            with scope(("forward", "backward")[k]):
+                outputs, end = net(xs, starts[k], frame.lengths + 1, every_layer=True)
+            read.append(outputs)
+            ends.append(end)
+        if self.stateful:
+            self._carried = B, map_state(lambda x: np.array(x._array), ends)
+        return read
+
+    def losses(self, batch: Sentences) -> tuple[Tensor, Tensor]:
+        """-log p of each direction in nats, averaged over the words of the batch and one mark for each sentence."""
+        frame = Frame.of(batch)
+        classes = self.vocabulary.ids(frame.words)
+        real = np.flatnonzero(frame.real(1))
+        found = []
+        for k, layers in enumerate(self._run(frame, self.encoder(frame.words))):
+            top = layers[-1].reshape(-1, self.width)
+            if real.size < len(top):
+                top = top[real]
+            targets = classes[frame.read(backward=k == 1)[1:]].reshape(-1)[real]
+            found.append(cross_entropy(self.softmax(self.dropout(top)), targets))
+        return found[0], found[1]
+
+    def loss(self, batch: Sentences) -> Tensor:
+        """½ (forward + backward): a scalar, in nats for each word."""
+        forward, backward = self.losses(batch)
+        return 0.5 * (forward + backward)
+
+    def perplexity(self, sentences: Sentences, batch: int = 32) -> Directions:
+        """exp of the average loss of each direction over a corpus, `batch` sentences at a time; nothing is recorded.
+
+        A model that knows nothing has the size of the vocabulary; no honest one falls below exp(entropy) of its text.
+        """
+        total, words, was_training = np.zeros(2), 0, self.training
+        self.eval()
+        try:
+            with no_grad():
+                for group in by_length(sentences, batch, ordered=self.stateful):
+                    part = [sentences[i] for i in group]
+                    targets = sum(len(sentence) + 1 for sentence in part)
+                    total += targets * np.array([float(x) for x in self.losses(part)])
+                    words += targets
+        finally:
+            self.train(was_training)
+        forward, backward = np.exp(total / max(words, 1)).tolist()
+        return Directions(forward, backward)
+
+    def layers(self, batch: Sentences) -> Tensor:
+        """What every layer holds at each word: (layers + 1, T, B, 2d), zero at padding.
+
+        First the token layer, twice side by side; then each recurrent layer, the forward state after reading the word
+        beside the backward state after reading it. The marks are left out.
+        """
+        frame = Frame.of(batch)
+        rows = self.encoder(frame.words)
+        T, B = len(frame.places) - 2, len(frame.lengths)
+        real = frame.real()[..., None]
+        # the backward model reads word k (from 0) of a row at its own step N - k
+        steps = np.maximum(frame.lengths - np.arange(T)[:, None], 0)
+        words = embedding(rows, frame.places[1:-1])
+        found = [concat([words, words], -1)]
+        for forward, backward in zip(*self._run(frame, rows), strict=True):
+            found.append(concat([forward[1:], backward[steps, np.arange(B)]], -1))
+        whole = stack(found)
+        return whole if real.all() else where(real, whole, 0.0)
+
+
+def by_length(sentences: Sentences, batch: int, ordered: bool = False) -> list[Array]:
+    """The numbers of the sentences in groups of at most `batch`: of like length, the shortest first, or as given."""
+    if batch < 1:
+        raise ValueError(f"a batch has at least one sentence, got {batch}")
+    order = (
+        np.arange(len(sentences)) if ordered else np.argsort([len(sentence) for sentence in sentences], kind="stable")
+    )
+    return [order[start : start + batch] for start in range(0, len(order), batch)]
+
+
+# What a task makes of them -------------------------------------------------------------------------------------------
+
+
+class ScalarMix(Module):
+    """γ Σ_j softmax(s)_j · layer_j (Peters et al. 2018, equation 1): layers (n, T, ..., d) give (T, ..., d).
+
+    s starts at 0, γ at 1. `use`: which of the n layers are mixed, all if not given ([-1]: the top layer alone).
+    `learn=False`: s stays at 0 (the average) and only γ is learnt. `layer_norm`: each layer is first brought to mean 0
+    and variance 1 over all entries of a sentence (its words and their features), padding left out. (The original
+    takes them over the whole batch, so that a sentence's features depend on its batch mates; with one sentence in the
+    batch both are the same.) `real` (T, ...): False at padding, where the result is 0.
+
+    >>> mix = ScalarMix(3)
+    >>> mix.weights.data, mix.gamma.data = np.log([1.0, 2.0, 5.0]), 2.0
+    >>> mix(np.array([1.0, 2.0, 6.0]).reshape(3, 1, 1)).tolist()
+    [[8.75]]
+
+    Raises ValueError where the number of layers is not n, and where `real` has another shape.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        layer_norm: bool = False,
+        use: Sequence[int] | None = None,
+        learn: bool = True,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self.n, self.layer_norm = n, layer_norm
+        self.use = list(range(n)) if use is None else [range(n)[j] for j in use]
+        if not self.use:
+            raise ValueError("a mix needs at least one layer")
+        self.weights = Tensor(np.zeros(len(self.use), dtype), requires_grad=learn, name="s")
+        self.gamma = Tensor(np.ones((), dtype), requires_grad=True, name="gamma")
+
+    def __call__(self, layers: Any, real: Any = None) -> Tensor:
+        layers = tensor(layers)
+        if layers.ndim < 2 or len(layers) != self.n:
+            raise ValueError(f"this mix takes {self.n} layers, shape ({self.n}, T, ..., d), got {layers.shape}")
+        if real is not None and np.shape(real) != layers.shape[1:-1]:
+            raise ValueError(f"real needs the shape {layers.shape[1:-1]} of the positions, got {np.shape(real)}")
+        if len(self.use) < self.n:
+            layers = layers[np.array(self.use)]
+        if real is not None:
+            real = np.asarray(real, bool)[..., None]
+            layers = where(real, layers, 0.0)
+        if self.layer_norm:
+            layers = normalised(layers, real)
+        shape = layers.shape[1:]
+        mixed = self.gamma * (self.weights.softmax() @ layers.reshape(len(layers), -1)).reshape(shape)
+        return mixed if real is None else where(real, mixed, 0.0)
+
+    def penalty(self) -> Tensor:
+        """Σ s²: times a small number, it draws the weights towards the average of the layers."""
+        return self.weights.square().sum()
+
+    def table(self) -> str:
+        """Each layer's weight s, its softmax, and the gradient of s if there is one; the same of γ."""
+        shares = self.weights.detach().softmax().data
+        slopes = [None] * len(self.use) if self.weights.grad is None else self.weights.grad.tolist()
+        rows = [("layer", "s", "softmax", "gradient")]
+        for j, s, share, slope in zip(self.use, self.weights.data, shares, slopes, strict=True):
+            rows.append((str(j), f"{s:.4f}", f"{share:.4f}", "" if slope is None else f"{slope:.6g}"))
+        slope = "" if self.gamma.grad is None else f"{self.gamma.grad.item():.6g}"
+        rows.append(("gamma", f"{float(self.gamma):.4f}", "", slope))
+        return "\n".join("  ".join(cell.rjust(9) for cell in row).rstrip() for row in rows)
+
+    def __repr__(self) -> str:
+        return f"ScalarMix({self.n}, layer_norm={self.layer_norm}, use={self.use}, learn={self.weights.requires_grad})"
+
+
+def normalised(layers: Tensor, real: Any, eps: float = 1e-12) -> Tensor:
+    """(n, T, ..., d), each layer of each sentence at mean 0 and variance 1 over the entries of its real positions;
+    padding, which must be 0, does not count."""
+    T, d = layers.shape[1], layers.shape[-1]
+    count = T * d if real is None else np.maximum(real.sum(0, keepdims=True) * d, 1).astype(layers.dtype)
+    axes = (1, layers.ndim - 1)
+    centred = layers - layers.sum(axes, keepdims=True) / count
+    if real is not None:
+        centred = where(real, centred, 0.0)
+    return centred / (centred.square().sum(axes, keepdims=True) / count + eps).sqrt()
+
+
+class Elmo(Module):
+    """A biLM as a task uses it: `elmo(batch)` is a list of `mixes` tensors (T, B, 2d), zero at padding.
+
+    Each is a ScalarMix of its own over the biLM's layers (`mixes`: their number, or the ScalarMix modules themselves),
+    with `dropout` on it in training. `frozen` (the default, and the paper's recipe): the biLM is frozen and stays in
+    evaluation mode, no graph is built through it, and only mixes and task learn; a gradient asked of its parameters
+    raises. `remember(corpus)` computes the features of all sentences once, for training over many epochs.
+
+    >>> sentences = [["the", "train", "arrived"], ["we", "train", "models", "here"]]
+    >>> bilm = BiLM(CharEncoder(6, rng=0), Vocabulary.of(sentences), hidden=6, rng=0)
+    >>> elmo = Elmo(bilm, layer_norm=True)
+    >>> (features,) = elmo(sentences)
+    >>> features.shape, list(elmo.named_parameters())
+    ((4, 2, 12), ['mixes.0.weights', 'mixes.0.gamma'])
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        mixes: int | Sequence[ScalarMix] = 1,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+        frozen: bool = True,
+        rng: Any = None,
+    ) -> None:
+        self.bilm, self.frozen = bilm, frozen
+        if isinstance(mixes, int):
+            mixes = [ScalarMix(bilm.depth, layer_norm, dtype=bilm.softmax.W.dtype) for _ in range(mixes)]
+        self.mixes = list(mixes)
+        if wrong := [mix.n for mix in self.mixes if mix.n != bilm.depth]:
+            raise ValueError(f"the biLM has {bilm.depth} layers with the token layer, but a mix takes {wrong[0]}")
+        self.dropout = Dropout(dropout, rng)
+        self._remembered: dict[tuple[str, ...], Array] = {}
+        if frozen:
+            bilm.freeze()
+
+    def remember(self, sentences: Sentences, batch: int = 32) -> None:
+        """Compute the layers of these sentences once; later calls take them from memory. Frozen and stateless only.
+
+        They take (layers + 1)·2d numbers for each word; `forget()` frees them.
+        """
+        if not self.frozen or self.bilm.stateful:
+            raise ValueError("only the features of a frozen and stateless biLM stay what they are")
+        new = list(dict.fromkeys(map(tuple, sentences)).keys() - self._remembered.keys())
+        for group in by_length(new, batch):
+            part = [new[i] for i in group]
+            layers = self._computed(part).data
+            for b, sentence in enumerate(part):
+                self._remembered[sentence] = layers[:, : len(sentence), b].copy()
+
+    def forget(self) -> None:
+        """Drop what `remember` has computed."""
+        self._remembered.clear()
+
+    def _computed(self, batch: Sentences) -> Tensor:
+        if not self.frozen:
+            return self.bilm.layers(batch)
+        self.bilm.eval()
+        with no_grad():
+            return self.bilm.layers(batch)
+
+    def layers(self, batch: Sentences) -> Tensor:
+        """The biLM's layers (layers + 1, T, B, 2d), from memory where every sentence of the batch is remembered."""
+        if not self._remembered or not all(tuple(sentence) in self._remembered for sentence in batch):
+            return self._computed(batch)
+        known = [self._remembered[tuple(sentence)] for sentence in batch]
+        whole = np.zeros(
+            (self.bilm.depth, max(part.shape[1] for part in known), len(known), 2 * self.bilm.width), known[0].dtype
+        )
+        for b, part in enumerate(known):
+            whole[:, : part.shape[1], b] = part
+        return Tensor(whole)
+
+    def __call__(self, batch: Sentences) -> list[Tensor]:
+        layers = self.layers(batch)
+        real = np.arange(layers.shape[1])[:, None] < np.array([len(sentence) for sentence in batch])
+        return [self.dropout(mix(layers, real)) for mix in self.mixes]
