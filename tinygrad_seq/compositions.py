@@ -157,7 +157,3 @@ def einsum(subscripts: str, *operands: Any) -> Any:
 def astype(x: Any, dtype: Any) -> Any:
     gradient = np.dtype(dtype).kind == "f"
     return ops.astype(x if gradient or not isinstance(x, Tensor) else x.detach(), np.dtype(dtype))
-
-
-def detach(x: Tensor) -> Tensor:
-    return x.detach()

@@ -23,7 +23,7 @@ def _index(x: Tensor, index: Any) -> Any:
             dots = True
         elif not (kind is int or kind is slice or place is None or isinstance(place, np.integer)):
             array = place if isinstance(place, Tensor) else np.asarray(place)
-            ids.append(array if array.size else array.astype(int))  # [] is an index too
+            ids.append(array if array.size or array.dtype.kind == "b" else array.astype(int))  # [] is an index too
     if not ids:
         return ops.getitem(x, index=key if dots else (*key, ...))
     basic = (int, slice, np.integer, type(None), type(...))

@@ -61,11 +61,11 @@ def softmax(x: Any, axis: Any = -1) -> Any:
 def log_sum(x: Any, axis: Any) -> tuple[Any, Any]:
     """(peak, log Σ exp(x − peak)), the largest term's 1 left to log1p: small sums keep their digits."""
     top = peak(x, axis)
-    e = np.exp(x - top)
-    first = np.argmax(np.real(x), axis=axis, keepdims=True)
-    np.put_along_axis(e, first, np.take_along_axis(e, first, axis) - 1, axis)
+    largest = np.real(x) == top
+    e = np.exp(x - top) - largest  # the terms that tie for the largest, and their number, are counted apart
+    others = largest.sum(axis=axis, keepdims=True, dtype=top.dtype) - 1
     with np.errstate(divide="ignore"):  # log 0 = -inf is the value of a fully masked row
-        return top, np.log1p(e.sum(axis=axis, keepdims=True))
+        return top, np.log1p(e.sum(axis=axis, keepdims=True) + others)
 
 
 def logsumexp(x: Any, axis: Any = -1, keepdims: bool = False) -> Any:
@@ -79,11 +79,11 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
 
 
 def norm(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    size = np.abs(x)
-    scale = size.max(initial=0)
-    scale = size.dtype.type(scale if 0 < scale < np.inf else 1)
+    largest = np.abs(floating(x)).max(axis=axis, keepdims=True, initial=0)
+    scale = np.where((largest > 0) & (largest < np.inf), largest, 1).astype(largest.dtype)
     unit = x / scale  # neither overflows nor underflows when squared
-    return np.sqrt((unit * unit).sum(axis=axis, keepdims=keepdims)) * scale
+    total = np.sqrt((unit * unit).sum(axis=axis, keepdims=True)) * scale
+    return total if keepdims else total.squeeze(axis)
 
 
 def rows(table: Any, ids: Any) -> Any:

@@ -92,7 +92,8 @@ def primitive(
         except (ValueError, TypeError, IndexError) as error:
             given = [f"{np.shape(a)} {a.dtype}" if hasattr(a, "dtype") else repr(a) for a in arrays]
             given += [f"{key}={value!r}" for key, value in options.items()]
-            raise type(error)(f"{name}({', '.join(given)}): {error}") from None
+            kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
+            raise kind(f"{name}({', '.join(given)}): {error}") from None
         if not tensors:
             return array
 
@@ -143,7 +144,8 @@ class Recording(ContextDecorator):
         return Recording(self._change)
 
     def __call__(self, function: Any) -> Any:
-        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        in_pieces = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        if any(test(function) for test in in_pieces):
             raise TypeError(f"{function.__name__} runs in pieces, with other code between: use a with block inside it")
         return super().__call__(function)
 

@@ -106,10 +106,14 @@ class Tape(Sequence[Tensor]):
     def __contains__(self, x: object) -> bool:
         return isinstance(x, Tensor) and x in self._members
 
+    def recorded(self) -> list[Tensor]:
+        """The operations, to be read anew; TapeReleasedError if a backward pass has released them meanwhile."""
+        return collect(self.results)
+
     def __str__(self) -> str:
         place = {t: f"%{k}" for k, t in enumerate(self, start=1)}
         rows = []
-        for k, t in enumerate(self, start=1):
+        for k, t in enumerate(self.recorded(), start=1):
             inputs = ", ".join(_called(x, place) if isinstance(x, Tensor) else _value(np.asarray(x)) for x in t._inputs)
             options = "".join(f", {key}={_option(value)}" for key, value in t._options.items())
             step = "" if t.step is None else f"step {t.step}"
@@ -155,7 +159,8 @@ class Flow:
 
     def __init__(self, tape: Tape, seed: Any, holding: Iterable[Tensor], cut: Iterable[tuple[int, int]]) -> None:
         self.tape = tape
-        self.holding = on_tape(holding, tape._order)
+        order = tape.recorded()
+        self.holding = on_tape(holding, order)
         self.cut = tuple(cut)
         steps = sorted({t.step for t in tape if t.step is not None})
         for boundary in self.cut:
@@ -165,7 +170,7 @@ class Flow:
                     + (f"steps {steps[0]} to {steps[-1]}" if steps else "no steps: label them with tg.step(t)")
                 )
         self._crosses = self._may_cross if self.holding or self.cut else None
-        self._arrived = sweep(list(tape), seeded(tape.results, seed), self._crosses)
+        self._arrived = sweep(order, seeded(tape.results, seed), self._crosses)
 
     def _may_cross(self, t: Tensor, i: int) -> bool:
         x = t._inputs[i]

@@ -152,15 +152,13 @@ def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> dict[Te
                 "computed under no_grad, or detached). Set requires_grad=True on a leaf before the forward pass"
             )
         if given is None and y.size != 1:
-            raise ValueError(f"a result of shape {y.shape} needs a seed of that shape; only a scalar starts from 1")
-        values = given if isinstance(given, Tensor) else Tensor(1 if given is None else given)
+            raise ValueError(f"{y.label()} has shape {y.shape} and needs a seed of it; only a scalar starts from 1")
+        values: Any = given if isinstance(given, Tensor) else Tensor(1 if given is None else given)
         if values.dtype.kind == "c":
             raise TypeError(f"the seed of {y.label()} needs real numbers, got dtype {values.dtype}")
         if values.ndim and values.shape != y.shape:
             raise ValueError(f"the seed of {y.label()} needs its shape {y.shape}, got {values.shape}")
-        start: Any = np.array(np.broadcast_to(values._array, y.shape), y.dtype)
-        if graph:
-            start = broadcast_to(astype(values, y.dtype), y.shape)
+        start = broadcast_to(astype(values if graph else values._array, y.dtype), y.shape)
         arrived[y] = arrived[y] + start if y in arrived else start
     return arrived
 
@@ -206,11 +204,8 @@ def grad(
     ys = [y] if isinstance(y, Tensor) else list(y)
     wanted = [xs] if isinstance(xs, Tensor) else list(xs)
     order, crosses = towards(ys, wanted, holding)
-    if create_graph:
-        with enable_grad():
-            arrived = sweep(order, seeded(ys, seed, True), crosses, graph=True)
-    else:
-        arrived = sweep(order, seeded(ys, seed), crosses)
+    with enable_grad():
+        arrived = sweep(order, seeded(ys, seed, create_graph), crosses, create_graph)
     gradients = []
     for x in wanted:
         g = arrived.get(x, np.zeros(x.shape, x.dtype))
