@@ -63,6 +63,7 @@ from .ops import (
     where,
 )  # fmt: skip
 from .primitive import Part, enable_grad, no_grad, primitive, scope, step
+from .replay import Program, Replay, replay
 from .reading import Flow, Tape, hvp, jacobian
 from .tape import TapeReleasedError, grad
 from .tensor import Tensor
@@ -71,11 +72,11 @@ concatenate = concat
 
 __version__ = "0.1.0"
 __all__ = [
-    "Flow", "Part", "Tape", "TapeReleasedError", "Tensor", "abs", "add", "astype", "broadcast_to", "clip", "concat",
+    "Flow", "Part", "Program", "Replay", "Tape", "TapeReleasedError", "Tensor", "abs", "add", "astype", "broadcast_to", "clip", "concat",
     "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "einsum", "embedding", "enable_grad", "exp",
     "expand_dims", "expm1", "flip", "grad", "hvp", "jacobian", "log", "log1p", "log_softmax", "logsigmoid",
     "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn", "no_grad",
-    "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "reshape", "scope", "sigmoid", "sign",
+    "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay", "reshape", "scope", "sigmoid", "sign",
     "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "std", "step", "subtract", "sum",
     "swapaxes", "take", "tanh", "transpose", "var", "where",
 ]  # fmt: skip

@@ -32,7 +32,7 @@ def _fill(index: tuple[Any, ...], ids: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _spread(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     """A reduction's gradient, given back to every entry that was reduced."""
-    return broadcast_to(g if axis is None or keepdims else expand_dims(g, axis), x.shape)
+    return broadcast_to(g if axis is None or keepdims or not x.ndim else expand_dims(g, axis), x.shape)
 
 
 def _tie_share(g: Any, y: Any, x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -48,9 +48,9 @@ def _larger(g: Any, a: Any, b: Any) -> Any:
 
 def _power_base(g: Any, y: Any, x: Any, p: Any) -> Any:
     if isinstance(p, (int, float)):
-        return g * (p * x ** (p - 1)) if p else g * 0.0
+        return g * (p * power(x, p - 1)) if p else g * 0.0
     flat = equal(p, 0)  # x**0 is constant, also at x = 0
-    return g * where(flat, 0.0, p * x ** where(flat, 1.0, p - 1))
+    return g * where(flat, 0.0, p * power(x, where(flat, 1.0, p - 1)))
 
 
 def _matmul_left(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -92,9 +92,11 @@ def _einsum_parts(g: Any, y: Any, *operands: Any, subscripts: str) -> list[Any]:
         others = [output, *labels[:k], *labels[k + 1 :]]
         kept = "".join(label for label in mine if any(label in other for other in others))
         c = einsum_(g, *operands[:k], *operands[k + 1 :], subscripts=f"{','.join(others)}->{kept}")
-        size = dict(zip(kept, c.shape, strict=True))  # what only x has was summed: it is given back to every entry
+        size = dict(zip(kept, c.shape, strict=True))
         c = c.reshape(tuple(size.get(label, 1) for label in mine))
-        contributions.append(broadcast_to(c, tuple(size.get(a, n) for a, n in zip(mine, x.shape, strict=True))))
+        # what only x has, or the others have once, was summed or spread: it is given back to every entry
+        shape = tuple(n if size.get(a, 1) == 1 else size[a] for a, n in zip(mine, x.shape, strict=True))
+        contributions.append(broadcast_to(c, shape))
     return contributions
 
 
@@ -158,8 +160,8 @@ assemble    = primitive(numerics.assemble, every=lambda g, y, *values, indices, 
 gather      = primitive(lambda x, *ids, index: x[_fill(index, ids)], lambda g, y, x, *ids, index: scatter(g, *ids, index=index, shape=x.shape), name="gather")
 scatter     = primitive(lambda x, *ids, index, shape: numerics.scatter(x, _fill(index, ids), shape), lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index), name="scatter")
 embedding   = primitive(numerics.rows, lambda g, y, table, ids: scatter(g, ids, index=(ARRAY,), shape=table.shape), None, name="embedding")
-concat_     = primitive(lambda *parts, axis=0: np.concatenate(parts, axis), every=_concat_parts, name="concat")
-stack_      = primitive(lambda *parts, axis=0: np.stack(parts, axis), every=_stack_parts, name="stack")
+concat_     = primitive(lambda *parts, axis=0, out=None: np.concatenate(parts, axis, out), every=_concat_parts, name="concat")
+stack_      = primitive(lambda *parts, axis=0, out=None: np.stack(parts, axis, out), every=_stack_parts, name="stack")
 einsum_     = primitive(lambda *operands, subscripts: np.einsum(subscripts, *operands, optimize=len(operands) > 2), every=_einsum_parts, name="einsum")
 
 # Comparisons carry no gradient.

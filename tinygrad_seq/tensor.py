@@ -82,7 +82,7 @@ class Tensor(Signatures):
 
         Rebinding never disturbs what was recorded before: its gradients stay those of the old values.
         """
-        if CONTEXT.get().tracing and self._number:
+        if CONTEXT.get().tracing and (self._number or not self._where.tracing):  # else it was made meanwhile
             raise RuntimeError(
                 f"the values of {self.label()} were read while a replay was recorded; what depends on them would be "
                 "frozen. Keep to tensor operations, or call the function without replay"

@@ -1,0 +1,216 @@
+"""LSTM forward and backward: this package against hand-written NumPy, and against other frameworks if installed.
+
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python tests/benchmarks/lstm.py
+
+Everything does the same work, loss = sum(outputs * cotangent) and the gradients of A and b, in float32, and the
+losses are compared. The contestants run in turn, round after round; the table shows the median time and the median
+ratio to the floor of the same round, which holds when the machine's speed drifts.
+"""
+
+import argparse
+import importlib.util
+import os
+import statistics
+import time
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import floor
+import numpy as np
+import planned_floor
+
+import tinygrad_seq as tg
+
+SIZES = {"small": (20, 1, 4, 8), "medium": (50, 16, 16, 32), "large": (100, 32, 64, 128), "wide": (50, 64, 256, 256)}
+
+
+def ours(xs, A, b, h0, c0, cotangent):
+    """The same step in three forms: bare operations, the layer, the layer replayed."""
+    T, _, m = xs.shape
+    d = h0.shape[1]
+    weights = tg.Tensor(A, requires_grad=True), tg.Tensor(b, requires_grad=True)
+    inputs, start, seed = tg.Tensor(xs), (tg.Tensor(h0), tg.Tensor(c0)), tg.Tensor(cotangent)
+
+    def bare():
+        joined, bias = weights
+        h, c = start
+        outputs = []
+        for t in range(T):
+            with tg.step(t + 1):
+                a = tg.concat([inputs[t], h], -1) @ joined + bias
+                s, g = a[..., : 3 * d].sigmoid(), a[..., 3 * d :].tanh()
+                c = s[..., :d] * c + s[..., d : 2 * d] * g
+                h = s[..., 2 * d :] * c.tanh()
+                outputs.append(h)
+        return (tg.stack(outputs) * seed).sum()
+
+    net = tg.nn.LSTM(m, d, dtype=A.dtype)
+    net.cells[0][0].A.data, net.cells[0][0].b.data = A, b
+    state = [[tg.nn.LSTMState(*start)]]
+
+    def loss_of(xs, h, c, cotangent):
+        return (net(xs, [[tg.nn.LSTMState(h, c)]])[0] * cotangent).sum()
+
+    step = tg.replay(loss_of, wrt=net)
+
+    def backward(loss, parameters):
+        for x in parameters:
+            x.zero_grad()
+        loss.backward()
+        return loss
+
+    stacked_step = tg.replay(loss_of, wrt=net, stack_steps=True)
+
+    def replayed_stacked():
+        net.zero_grad()
+        return stacked_step(xs, h0, c0, cotangent)
+
+    def replayed():
+        net.zero_grad()
+        return step(xs, h0, c0, cotangent)
+
+    return {
+        "operations": lambda: backward(bare(), weights),
+        "nn.LSTM": lambda: backward((net(inputs, state)[0] * seed).sum(), net.parameters()),
+        "replay": replayed,
+        "replay, stacked": replayed_stacked,
+    }
+
+
+def pytorch(xs, A, b, h0, c0, cotangent):
+    import torch
+
+    torch.set_num_threads(1)
+    d = h0.shape[1]
+    m = xs.shape[2]
+    joined, bias = torch.tensor(A, requires_grad=True), torch.tensor(b, requires_grad=True)
+    inputs, h0, c0, seed = (torch.tensor(x) for x in (xs, h0, c0, cotangent))
+    # f, i, o, g to PyTorch's i, f, g, o
+    f, i, o, g = np.split(A, 4, axis=1)
+    bf, bi, bo, bg = np.split(b, 4)
+    theirs = np.concatenate([i, f, g, o], 1).T
+    layer, cell = torch.nn.LSTM(m, d), torch.nn.LSTMCell(m, d)
+    with torch.no_grad():
+        for module, suffix in ((layer, "_l0"), (cell, "")):
+            getattr(module, f"weight_ih{suffix}").copy_(torch.tensor(theirs[:, :m].copy()))
+            getattr(module, f"weight_hh{suffix}").copy_(torch.tensor(theirs[:, m:].copy()))
+            getattr(module, f"bias_ih{suffix}").copy_(torch.tensor(np.concatenate([bi, bf, bg, bo])))
+            getattr(module, f"bias_hh{suffix}").zero_()
+
+    def unrolled():
+        h, c = h0, c0
+        outputs = []
+        for x in inputs.unbind(0):
+            a = torch.cat([x, h], -1) @ joined + bias
+            f, i, o, g = a.chunk(4, -1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            outputs.append(h)
+        return (torch.stack(outputs) * seed).sum()
+
+    def cells():
+        state, outputs = (h0, c0), []
+        for x in inputs.unbind(0):
+            state = cell(x, state)
+            outputs.append(state[0])
+        return (torch.stack(outputs) * seed).sum()
+
+    def fused():
+        return (layer(inputs, (h0[None], c0[None]))[0] * seed).sum()
+
+    def run(loss_of):
+        loss = loss_of()
+        loss.backward()
+        return loss.item()
+
+    return {"torch unrolled": lambda: run(unrolled), "torch LSTMCell": lambda: run(cells), "torch nn.LSTM": lambda: run(fused)}
+
+
+def traced(xs, A, b, h0, c0, cotangent, np_, sigmoid):
+    """The loss in the NumPy of another framework."""
+    d = h0.shape[1]
+
+    def loss_of(A, b):
+        h, c, outputs = h0, c0, []
+        for x in xs:
+            a = np_.concatenate([x, h], -1) @ A + b
+            s, g = sigmoid(a[:, : 3 * d]), np_.tanh(a[:, 3 * d :])
+            c = s[:, :d] * c + s[:, d : 2 * d] * g
+            h = s[:, 2 * d :] * np_.tanh(c)
+            outputs.append(h)
+        return (np_.stack(outputs) * cotangent).sum()
+
+    return loss_of
+
+
+def jax(xs, A, b, h0, c0, cotangent):
+    import jax
+    import jax.numpy as jnp
+
+    loss_of = traced(xs, A, b, h0, c0, cotangent, jnp, jax.nn.sigmoid)
+    step = jax.jit(jax.value_and_grad(loss_of, (0, 1)))
+    return {"jax jit": lambda: jax.block_until_ready(step(A, b))[0]}
+
+
+def autograd(xs, A, b, h0, c0, cotangent):
+    import autograd.numpy as anp
+    from autograd import value_and_grad
+
+    loss_of = traced(xs, A, b, h0, c0, cotangent, anp, lambda a: 1 / (1 + anp.exp(-a)))
+    step = value_and_grad(loss_of, (0, 1))
+    return {"autograd": lambda: step(A, b)[0]}
+
+
+def mygrad(xs, A, b, h0, c0, cotangent):
+    import mygrad as mg
+    from mygrad.nnet.activations import sigmoid
+
+    def run():
+        weights = mg.tensor(A), mg.tensor(b)
+        loss = traced(xs, A, b, h0, c0, cotangent, mg, sigmoid)(*weights)
+        loss.backward()
+        return loss.item()
+
+    return {"mygrad": run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small", "medium", "large"])
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each size")
+    parser.add_argument("--only-ours", action="store_true", help="leave other frameworks out")
+    options = parser.parse_args()
+    for size in options.sizes:
+        T, B, m, d = SIZES[size]
+        rng = np.random.default_rng(0)
+
+        def draw(*shape, rng=rng):
+            return rng.standard_normal(shape).astype(np.float32)
+
+        work = draw(T, B, m), draw(m + d, 4 * d) / np.float32((m + d) ** 0.5), draw(4 * d), draw(B, d), draw(B, d), draw(T, B, d)
+        contestants = {"floor": lambda work=work: floor.lstm(*work)[0]}
+        contestants["floor, planned"] = lambda work=work: planned_floor.lstm(*work)[0]
+        contestants |= ours(*work)
+        for package, make in (("torch", pytorch), ("jax", jax), ("autograd", autograd), ("mygrad", mygrad)):
+            if not options.only_ours and importlib.util.find_spec(package):
+                contestants |= make(*work)
+        losses = {name: float(run()) for name, run in contestants.items()}
+        for name, loss in losses.items():
+            assert abs(loss - losses["floor"]) <= 1e-4 * T * B * d, (name, loss, losses["floor"])
+        times: dict[str, list[float]] = {name: [] for name in contestants}
+        end = time.perf_counter() + options.seconds
+        while time.perf_counter() < end or len(times["floor"]) < 5:
+            for name, run in contestants.items():
+                start = time.perf_counter()
+                run()
+                times[name].append(time.perf_counter() - start)
+        print(f"\n{size}: T={T} B={B} m={m} d={d}, float32, {len(times['floor'])} rounds")
+        print(f"{'':16} {'median':>10} {'/ floor':>8}")
+        for name, seconds in times.items():
+            ratio = statistics.median(a / b for a, b in zip(seconds, times["floor"], strict=True))
+            print(f"{name:16} {statistics.median(seconds) * 1e6:8.0f} µs {ratio:8.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,502 @@
+"""Replay: record a training step once, then play the same list of operations again on new numbers.
+
+The first call with given shapes records the forward pass and, by differentiating it with `create_graph`, the
+backward pass: one list of primitives. Its memory is planned once: views are made once and cost nothing, a buffer is
+free again after its last reader, elementwise results go in place into an input that dies, and the gradient of a
+slice is computed in its place in the whole. Later calls run the list. They compute what the function itself would
+compute, bit for bit: the same operations in the same order on arrays of the same layout.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import itertools
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import numerics
+from .listing import Listing
+from .nn.module import Module
+from .ops import assemble, concat_, matmul, sigmoid, stack_, sum, swapaxes
+from .primitive import Recording
+from .signatures import Array
+from .structure import flattened, rebuilt
+from .tape import seeded, sweep, towards
+from .tensor import Tensor
+
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Program:
+    """One recorded step: the calls that run it in planned buffers. Printed, it is NumPy code."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+        results: dict[str, Tensor],
+        gradient_of: dict[Tensor, Tensor],
+    ) -> None:
+        operations, leaves = recorded(results.values())
+        plan = _Plan(operations, leaves, list(results.values()))
+        self._calls, self._buffers = plan.calls, plan.buffers
+        self._results = [plan.place[y] for y in results.values()]
+        self._inputs = [plan.place.get(x) for x in inputs]  # None: nothing depends on it
+        given = set(inputs)
+        self._sources = [(x, plan.place[x]) for x in leaves if changes(x) and x not in given]
+        self._listing = Listing(operations, leaves, inputs, parameters, results, gradient_of)
+        self._arithmetic = 0
+        for t in operations:
+            self._arithmetic += t.size * (2 * t._arrays[0].shape[-1] if t.operation == "matmul" else not t._operation.view)
+
+    def run(self, arrays: Iterable[Any]) -> list[Array]:
+        """The results for these inputs and for the parameters as they are now, in arrays of their own."""
+        for place, array in zip(self._inputs, arrays, strict=True):
+            if place is not None:
+                np.copyto(place, array._array if isinstance(array, Tensor) else array)
+        for x, place in self._sources:  # read anew each time: optimisers rebind them
+            np.copyto(place, x._array)
+        for function, values in self._calls:
+            function(*values)
+        return [np.array(place) for place in self._results]
+
+    def source(self) -> str:
+        """The step as straight-line NumPy, forward and backward: pasted into Python, it computes the same."""
+        return self._listing.source()
+
+    __str__ = source
+
+    def stats(self) -> dict[str, int]:
+        """How many operations are called, how many buffers they need, of how many bytes, and the floating-point
+        operations of one run (2·m·n·k for a product, one per entry otherwise)."""
+        return {
+            "operations": len(self._calls),
+            "buffers": len(self._buffers),
+            "bytes": builtins.sum(buffer.nbytes for buffer in self._buffers),
+            "arithmetic": int(self._arithmetic),
+        }
+
+
+def changes(leaf: Tensor) -> bool:
+    """Whether a leaf may hold other numbers at the next run: not if it was made while the step was recorded."""
+    return leaf._operation is None and not leaf._where.tracing
+
+
+def recorded(results: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """The operations to run, in order, and the values that they start from.
+
+    What depends on constants alone has been computed by the recording; only random draws are made anew.
+    """
+    found = list(dict.fromkeys(results))
+    seen = set(found)
+    for t in found:  # the list grows as it is walked
+        for x in t._inputs or ():
+            if isinstance(x, Tensor) and x not in seen:
+                seen.add(x)
+                found.append(x)
+    found.sort(key=lambda t: t._number)
+    alive: set[Tensor] = set()
+    for t in found:
+        draws = t._operation is not None and any(isinstance(v, np.random.Generator) for v in t._options.values())
+        if changes(t) or draws or any(isinstance(x, Tensor) and x in alive for x in t._inputs or ()):
+            alive.add(t)
+    operations = [t for t in found if t in alive and t._operation is not None]
+    read = {x for t in operations for x in t._inputs if isinstance(x, Tensor)}.union(results)
+    return operations, [t for t in found if t in read and (t not in alive or t._operation is None)]
+
+
+class _Plan:
+    """Where every value lives, and the calls that compute it there.
+
+    A value's root is the value in whose buffer it lives: itself; for a view, the root of what it views; for a part
+    that is computed in its place in a whole (an assembled gradient, a concatenation, a stack), the root of the whole.
+    Leaves have no root: nothing may be written over them.
+    """
+
+    def __init__(self, operations: list[Tensor], leaves: list[Tensor], results: Sequence[Tensor]) -> None:
+        self.place: dict[Tensor, Array] = {}
+        self.calls: list[Call] = []
+        self.buffers: list[Array] = []
+        self._bytes: dict[Tensor, Array] = {}  # of each root that is alive
+        self._free: dict[int, list[Array]] = {}  # buffers that nobody reads any more, by size
+        for x in leaves:
+            self.place[x] = x._array
+            if changes(x):
+                self.place[x] = np.array(x._array)
+                self.buffers.append(self.place[x])
+        self._claims: dict[Tensor, tuple[Tensor, Any]] = {}  # part: the whole, and its place in it
+        self._parts: dict[Tensor, list[tuple[Tensor, Any, bool]]] = {}  # of a whole: part, place, computed there?
+        self._claim_places(operations, results)
+        self._root: dict[Tensor, Tensor] = {}
+        for t in reversed(operations):  # wholes before their parts
+            if viewed(t) is None:
+                self._root[t] = self._root[self._claims[t][0]] if t in self._claims else t
+        for t in operations:
+            x = viewed(t)
+            if x is not None and x in self._root:
+                self._root[t] = self._root[x]
+        last: dict[Tensor, float] = {}
+        for k, t in enumerate(operations):
+            last |= {self._root[x]: k for x in t._inputs if isinstance(x, Tensor) and x in self._root}
+        last |= {self._root[y]: math.inf for y in results if y in self._root}
+        for k, t in enumerate(operations):
+            inputs = {x for x in t._inputs if isinstance(x, Tensor) and x in self._root}
+            self._compute(t, {x for x in inputs if last[self._root[x]] == k})
+
+    def _claim_places(self, operations: list[Tensor], results: Sequence[Tensor]) -> None:
+        """Let parts be computed in their places: where nobody else reads them, or they look the same to everybody."""
+        readers: dict[Tensor, int] = dict.fromkeys(results, 1)
+        for t in operations:
+            for x in t._inputs:
+                if isinstance(x, Tensor):
+                    readers[x] = readers.get(x, 0) + 1
+        computed = {t for t in operations if viewed(t) is None}
+        for whole in operations:
+            indices = places_in(whole)
+            if indices is None:
+                continue
+            self._parts[whole] = []
+            for part, index in zip(whole._inputs, indices, strict=True):
+                claimed = (
+                    part in computed
+                    and part not in self._claims
+                    and part.dtype == whole.dtype
+                    and (readers[part] == 1 or _layout(part._array) == _layout(whole._array[index]))
+                )
+                if claimed:
+                    self._claims[part] = whole, index
+                self._parts[whole].append((part, index, claimed))
+
+    def _compute(self, t: Tensor, dying: set[Tensor]) -> None:
+        """Give t a place, add the calls that fill it, and free what t was the last to read."""
+        operation, options = t._operation, t._options
+        values = [self.place[x] if isinstance(x, Tensor) else a for x, a in zip(t._inputs, t._arrays, strict=True)]
+        taken = None
+        if viewed(t) is not None:
+            self.place[t] = operation.forward(*values, **options)
+        else:
+            taken = self._taken_over(t, dying)
+            out = self._located(t)
+            parts = self._parts.get(t, ())
+            if operation is assemble and parts or any(claimed for _, _, claimed in parts):
+                for value, (_, index, claimed) in zip(values, parts, strict=True):
+                    if not claimed:
+                        self.calls.append((np.copyto, (out[index], value)))
+                if operation is assemble:  # a sum that began at zero has no -0.0
+                    self.calls.append((np.add, (out, np.zeros((), out.dtype), out)))
+            elif operation in DIRECT:
+                self.calls += DIRECT[operation](values, out, **options)
+            elif isinstance(operation.forward, np.ufunc):
+                self.calls.append((operation.forward, (*_as_arrays(operation, values), out)))
+            elif writes(operation):
+                self.calls.append((functools.partial(operation.forward, out=out, **options), tuple(values)))
+            else:
+                self.calls.append((_copied, (functools.partial(operation.forward, **options), out, *values)))
+        for root in {self._root[x] for x in dying} - {taken}:
+            buffer = self._bytes.pop(root)
+            self._free.setdefault(buffer.nbytes, []).append(buffer)
+
+    def _taken_over(self, t: Tensor, dying: set[Tensor]) -> Tensor | None:
+        """A dying input over which t may be written, whose place it then has."""
+        if t not in self._claims and elementwise(t._operation):
+            for x in dying:
+                if self._root[x] is x and _layout(self.place[x]) == _layout(t._array):
+                    self.place[t], self._bytes[t] = self.place[x], self._bytes.pop(x)
+                    return x
+        return None
+
+    def _located(self, t: Tensor) -> Array:
+        """The place of t: in its whole, or in a buffer of its own, which is made at the first look."""
+        if t not in self.place:
+            if t in self._claims:
+                whole, index = self._claims[t]
+                self.place[t] = self._located(whole)[index]
+            else:
+                self.place[t] = self._new_buffer(t)
+            if t._operation is assemble and t in self._parts and not _covered(t):
+                self.calls.append((self.place[t].fill, (0,)))
+        return self.place[t]
+
+    def _new_buffer(self, t: Tensor) -> Array:
+        """A buffer laid out in memory as t was when it was recorded: another layout could round otherwise."""
+        waiting = self._free.get(t._array.nbytes)
+        if not waiting:
+            waiting = [np.empty(t._array.nbytes, np.uint8)]
+            self.buffers += waiting
+        self._bytes[t] = waiting.pop()
+        axes = sorted(range(t.ndim), key=lambda i: -abs(t._array.strides[i]))
+        shaped = self._bytes[t].view(t.dtype).reshape([t.shape[i] for i in axes])
+        return shaped.transpose(np.argsort(axes).tolist())
+
+
+def places_in(whole: Tensor) -> list[Any] | None:
+    """Where the inputs of a concatenation, a stack or an assembled gradient stand in it; None where some overlap."""
+    if whole._operation is stack_ or whole._operation is concat_:
+        axis = whole._options.get("axis", 0) % whole.ndim
+        before = (slice(None),) * axis
+        if whole._operation is stack_:
+            return [(*before, k, ...) for k in range(len(whole._inputs))]
+        ends = list(itertools.accumulate((a.shape[axis] for a in whole._arrays), initial=0))
+        return [(*before, slice(start, end), ...) for start, end in itertools.pairwise(ends)]
+    return whole._options["indices"] if whole._operation is assemble and _times_written(whole).max(initial=0) < 2 else None
+
+
+def _covered(whole: Tensor) -> bool:
+    return bool(_times_written(whole).all())
+
+
+def _times_written(whole: Tensor) -> Array:
+    times = np.zeros(whole.shape, np.int16)
+    for index in whole._options["indices"]:
+        times[index] += 1
+    return times
+
+
+def viewed(t: Tensor) -> Tensor | None:
+    """The input whose memory t shares, if it is a view of one."""
+    inputs = [x for x in t._inputs if isinstance(x, Tensor)]
+    return inputs[0] if len(inputs) == 1 and np.may_share_memory(t._array, inputs[0]._array) else None
+
+
+def _layout(array: Array) -> tuple[Any, ...]:
+    return array.shape, array.strides, array.dtype
+
+
+def elementwise(operation: Any) -> bool:
+    """Whether an operation may write over an input: each entry of its result depends on the entries in that place."""
+    forward = operation.forward
+    return forward.signature is None if isinstance(forward, np.ufunc) else forward in (numerics.sigmoid, numerics.relu)
+
+
+@functools.cache
+def writes(operation: Any) -> bool:
+    """Whether an operation can be told where to write: its forward function is a ufunc, or has a parameter `out`."""
+    forward = operation.forward
+    return isinstance(forward, np.ufunc) or "out" in inspect.signature(forward).parameters
+
+
+def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
+    one = np.ones((), out.dtype)
+    calls = (np.negative, (values[0], out)), (_quiet_exp, (out,)), (np.add, (out, one, out)), (np.reciprocal, (out, out))
+    return list(calls)
+
+
+def _quiet_exp(out: Array) -> None:
+    with np.errstate(over="ignore"):
+        np.exp(out, out)
+
+
+# The same computations as the forward functions make, without a Python function around them.
+DIRECT: dict[Any, Callable[..., list[Call]]] = {
+    sigmoid: _sigmoid_calls,
+    sum: lambda values, out, axis=None, keepdims=False: [(np.add.reduce, (values[0], axis, None, out, keepdims))],
+    concat_: lambda values, out, axis=0: [(np.concatenate, (values, axis, out))],
+    stack_: lambda values, out, axis=0: [(np.stack, (values, axis, out))],
+}
+
+
+def _copied(forward: Callable[..., Any], out: Array, *values: Any) -> None:
+    np.copyto(out, forward(*values))
+
+
+def _as_arrays(operation: Any, values: list[Any]) -> list[Any]:
+    """Python numbers as arrays of the type that they take on: NumPy would convert them at every run."""
+    if operation.forward is np.power:  # whose result depends on how the exponent is given
+        return values
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    return [np.asarray(v, np.result_type(*arrays, v)) if isinstance(v, (int, float)) else v for v in values]
+
+
+def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
+    """A gradient that is a sum over steps, as one operation on the rows of all steps; g itself where it is none.
+
+    Σ u_tᵀ g_t is [u_1; u_2; …]ᵀ [g_1; g_2; …], and Σ_t of column sums the column sum of [g_1; g_2; …]. `rows` keeps
+    what has been put below one another, because the weights and the bias share it.
+    """
+
+    def below_one_another(parts: list[Tensor]) -> Tensor:
+        return rows.setdefault(tuple(map(id, parts)), concat_(*parts, axis=0))
+
+    terms, total = [], g
+    while g.operation == "add" and all(isinstance(x, Tensor) and x.shape == g.shape for x in g._inputs):
+        g, term = g._inputs
+        terms.append(term)
+    terms.append(g)
+    whole = None
+    products = [term._inputs for term in terms if term.operation == "matmul" and term._inputs[0].operation == "swapaxes"]
+    sums = [term._inputs[0] for term in terms if term.operation == "reshape" and term.ndim == 1]
+    sums = [x._inputs[0] if x.operation == "sum" and x._options.get("axis") == (0,) else x for x in sums]
+    if len(products) == len(terms) > 1 and all(a.ndim == b.ndim == 2 for a, b in products):
+        left = below_one_another([a._inputs[0] for a, _ in products])
+        whole = matmul(swapaxes(left, 0, 1), below_one_another([b for _, b in products]))
+    elif len(sums) == len(terms) > 1 and all(x.ndim == 2 and x.shape[1:] == g.shape for x in sums):
+        whole = sum(below_one_another(sums), 0)
+    return total if whole is None else whole
+
+
+class Replay:
+    """A training step that is recorded at its first call and replayed afterwards; made by `tg.replay`."""
+
+    def __init__(self, function: Callable[..., Any], wrt: Any, stack_steps: bool, programs: int) -> None:
+        if not callable(function) or programs < 1:
+            raise ValueError(f"replay takes a function and keeps programs >= 1, got {function!r} and {programs}")
+        functools.update_wrapper(self, function)
+        self._function, self._wrt, self._stack_steps, self._limit = function, wrt, stack_steps, programs
+        self._recordings: OrderedDict[Any, _Recording] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __call__(self, *arguments: Any) -> Any:
+        arrays: list[Any] = []
+        signature = flattened(arguments, arrays)
+        if any(isinstance(x, Tensor) and x.requires_grad for x in arrays):
+            raise ValueError("a replayed step takes arrays and constants; detach a carried state: tg.detach(state)")
+        with self._lock:
+            recording = self._recordings.pop(signature, None)
+            if recording is not None and recording.outdated():
+                self._recordings.clear()
+                recording = None
+            if recording is None:
+                recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps)
+                values = recording.first
+            else:
+                values = recording.program.run(arrays)
+            self._recordings[signature] = recording  # the last one used stands last
+            if len(self._recordings) > self._limit:
+                self._recordings.popitem(last=False)
+            return recording.delivered(values)
+
+    @property
+    def program(self) -> Program:
+        """The program that ran last. RuntimeError before the first call."""
+        if not self._recordings:
+            raise RuntimeError("a replay has no program before its first call")
+        return next(reversed(self._recordings.values())).program
+
+
+class _Recording:
+    """A program, with what is needed to deliver its results and to see that it is out of date."""
+
+    def __init__(self, function: Callable[..., Any], signature: Any, arrays: list[Any], wrt: Any, stack_steps: bool) -> None:
+        inputs = [Tensor(x._array if isinstance(x, Tensor) else x) for x in arrays]
+        arguments = rebuilt(signature, iter(inputs))
+        for name, argument in zip(_parameter_names(function, len(arguments)), arguments, strict=True):
+            parts: list[Tensor] = []
+            flattened(argument, parts)
+            for k, x in enumerate(parts, start=1):
+                x.named(name if len(parts) == 1 else f"{name}_{k}")
+        self._settings = [setting for module in _modules(function, wrt) for setting in _settings(vars(module))]
+        with Recording(lambda context: context._replace(recording=True, tracing=True)):
+            loss, extras = _loss_and_extras(function(*arguments))
+            leaves: list[Any] = []
+            self._extras = flattened(extras, leaves)
+            trained = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad]
+            self._parameters = trained if wrt is None else list(wrt.parameters() if isinstance(wrt, Module) else wrt)
+            order, crosses = towards([loss], self._parameters)
+            arrived = sweep(order, seeded([loss], None, graph=True), crosses, graph=True)
+            for x in (*self._parameters, *leaves):
+                if not isinstance(x, Tensor):
+                    raise TypeError(f"a replayed step returns tensors, got {type(x).__name__} among its extras")
+            results, rows = {"loss": loss}, {}
+            for k, x in enumerate(self._parameters):
+                g = arrived[x] if x in arrived else Tensor(np.zeros(x.shape, x.dtype))
+                arrived[x] = results[f"gradient{k}"] = stacked(g, rows) if stack_steps else g
+        results |= {f"extra{k}": x for k, x in enumerate(leaves)}
+        self.first = [np.array(y._array) for y in results.values()]
+        self._flags = [(x, x.requires_grad) for x in recorded(results.values())[1] if changes(x)]
+        self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()})
+
+    def outdated(self) -> bool:
+        """Whether what the recording took for granted has changed: a setting or tensor of a module, a requires_grad."""
+        return any(_missing(owner, key, value) for owner, key, value in self._settings) or any(
+            x.requires_grad is not flag for x, flag in self._flags
+        )
+
+    def delivered(self, values: list[Array]) -> Any:
+        """Add the gradients to the parameters; return the loss, and the extras if there are any, as constants."""
+        n = len(self._parameters)
+        for x, g in zip(self._parameters, values[1 : n + 1], strict=True):
+            x.grad = g if x.grad is None else np.asarray(x.grad + g, x.dtype)
+        loss = Tensor(values[0])
+        extras = rebuilt(self._extras, iter([Tensor(value) for value in values[n + 1 :]]))
+        return loss if extras is None else (loss, extras)
+
+
+def _parameter_names(function: Callable[..., Any], n: int) -> list[str]:
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return (named + [f"input{k}" for k in range(len(named) + 1, n + 1)])[:n]
+
+
+def _loss_and_extras(result: Any) -> tuple[Tensor, Any]:
+    loss, extras = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+    if not isinstance(loss, Tensor) or loss.size != 1:
+        given = f"shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"a replayed step returns a scalar loss, or (loss, extras); got {given}")
+    return loss, extras
+
+
+def _modules(function: Any, wrt: Any) -> Iterator[Module]:
+    """The modules that a function can reach by its own names, and all their parts: what they are set to is recorded."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    reached = [wrt, function, getattr(function, "__self__", None)]
+    if inspect.isfunction(inspect.unwrap(getattr(function, "__func__", function))):
+        variables = inspect.getclosurevars(getattr(function, "__func__", function))
+        reached += [*variables.nonlocals.values(), *variables.globals.values()]
+    found = (module for x in reached if isinstance(x, Module) for module in x.modules())
+    return iter(dict.fromkeys(found))
+
+
+def _settings(owner: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """(owner, key, value) for every entry of a module's attributes, and of the lists and dicts among them."""
+    for key, value in list(owner.items() if isinstance(owner, dict) else enumerate(owner)):
+        yield owner, key, value
+        if isinstance(value, (dict, list)):
+            yield from _settings(value)
+
+
+def _missing(owner: Any, key: Any, value: Any) -> bool:
+    try:
+        return owner[key] is not value
+    except LookupError:
+        return True
+
+
+def replay(
+    function: Callable[..., Any] | None = None, *, wrt: Any = None, stack_steps: bool = False, programs: int = 8
+) -> Any:
+    """A step that is recorded once and replayed: `step = tg.replay(loss_of_batch, wrt=net)`, or `@tg.replay`.
+
+    `function` takes arrays (or nested tuples, lists and dicts of arrays) and returns a scalar loss, or (loss, extras)
+    with extras such as a carried state. A call does what `loss = function(...); loss.backward()` does, bit for bit: it
+    adds the gradients to the `grad` of the parameters, and returns the loss (and the extras) as constants.
+
+    `wrt`: a module, or a list of tensors, whose gradients are wanted; None: every tensor that requires one. Each
+    signature of shapes, dtypes and plain numbers has a program of its own; `programs` are kept, the least recently
+    used goes. Parameters are read at every call. Random operations draw anew from their generator. Calls from several
+    threads wait for one another.
+
+    `stack_steps=True`: where a weight was used at every step, its gradient is one product of all steps' rows instead of
+    one for each step, which is faster and equal to rounding, not bit for bit.
+
+    What cannot be replayed is a Python branch that reads a value: reading one (`float`, `bool`, `.item()`, `.data`)
+    raises RuntimeError while recording. An array that changes from call to call must be an argument: another one is
+    a constant. A changed setting of a module that the function names (its mode, a requires_grad, another tensor) is
+    noticed, and the step recorded anew.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
+    >>> step = tg.replay(lambda x: (w * x) ** 2)
+    >>> [float(step(np.array(x))) for x in (1.0, 2.0)], w.grad
+    ([9.0, 36.0], array(30.))
+    """
+    if function is None:
+        return functools.partial(replay, wrt=wrt, stack_steps=stack_steps, programs=programs)
+    return Replay(function, wrt, stack_steps, programs)

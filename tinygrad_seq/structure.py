@@ -1,0 +1,44 @@
+"""Nested tuples, lists and dicts of tensors or arrays: what a step takes and returns, taken apart and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .tensor import Tensor
+
+
+def flattened(value: Any, leaves: list[Any]) -> Any:
+    """Append all arrays and tensors in `value` to `leaves`; return what remains, as a key that can be compared.
+
+    The key holds the structure, the shape and dtype of each array, and every number, text and None as it is.
+    TypeError for anything else.
+    """
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        leaves.append(value)
+        return "array", value.shape, value.dtype.str
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(flattened(part, leaves) for part in value)
+    if isinstance(value, dict):
+        return dict, tuple((key, flattened(part, leaves)) for key, part in value.items())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return "constant", type(value), value
+    raise TypeError(
+        f"arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them were expected, got {type(value).__name__}"
+    )
+
+
+def rebuilt(key: Any, leaves: Iterator[Any]) -> Any:
+    """The structure that `flattened` took apart, with these leaves in order."""
+    kind = key[0]
+    if kind == "array":
+        return next(leaves)
+    if kind == "constant":
+        return key[2]
+    if kind is dict:
+        return {name: rebuilt(part, leaves) for name, part in key[1]}
+    parts = [rebuilt(part, leaves) for part in key[1]]
+    make: Callable[..., Any] = kind
+    return make(*parts) if hasattr(kind, "_fields") else make(parts)
