@@ -2,6 +2,7 @@
 
 from . import data, nn, optim
 from . import methods as methods  # attaches the operators
+from .checkpoint import load, save
 from .compositions import (
     astype,
     clip,
@@ -21,7 +22,7 @@ from .compositions import (
     take,
     var,
 )  # fmt: skip
-from .nn.recurrent import detach
+from .nn.unrolling import detach
 from .ops import (
     abs,
     add,
@@ -74,9 +75,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Flow", "Part", "Program", "Replay", "Tape", "TapeReleasedError", "Tensor", "abs", "add", "astype", "broadcast_to", "clip", "concat",
     "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "einsum", "embedding", "enable_grad", "exp",
-    "expand_dims", "expm1", "flip", "grad", "hvp", "jacobian", "log", "log1p", "log_softmax", "logsigmoid",
+    "expand_dims", "expm1", "flip", "grad", "hvp", "jacobian", "load", "log", "log1p", "log_softmax", "logsigmoid",
     "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn", "no_grad",
-    "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay", "reshape", "scope", "sigmoid", "sign",
+    "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay", "reshape", "save", "scope", "sigmoid", "sign",
     "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "std", "step", "subtract", "sum",
     "swapaxes", "take", "tanh", "transpose", "var", "where",
 ]  # fmt: skip
