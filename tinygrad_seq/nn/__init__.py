@@ -1,14 +1,16 @@
 """Layers: modules, recurrent cells and stacks, losses, ELMo."""
 
+from .cells import Gate, GRUCell, LSTMCell, LSTMState, RNNCell
 from .elmo import BiLM, CharEncoder, Elmo, Highway, Mark, ScalarMix, Vocabulary, WordEncoder
 from .init import glorot, orthogonal
 from .layers import Dropout, Embedding, LayerNorm, Linear
 from .loss import bce_with_logits, cross_entropy, mse
 from .module import Module
-from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell, Stack, chunks, unroll
+from .recurrent import GRU, LSTM, RNN, Stack
+from .unrolling import chunks, unroll
 
 __all__ = [
-    "GRU", "LSTM", "RNN", "BiLM", "CharEncoder", "Dropout", "Elmo", "Embedding", "GRUCell", "Highway", "LSTMCell",
-    "LSTMState", "LayerNorm", "Linear", "Mark", "Module", "RNNCell", "ScalarMix", "Stack", "Vocabulary", "WordEncoder",
-    "bce_with_logits", "chunks", "cross_entropy", "glorot", "mse", "orthogonal", "unroll",
+    "GRU", "LSTM", "RNN", "BiLM", "CharEncoder", "Dropout", "Elmo", "Embedding", "GRUCell", "Gate", "Highway",
+    "LSTMCell", "LSTMState", "LayerNorm", "Linear", "Mark", "Module", "RNNCell", "ScalarMix", "Stack",
+    "Vocabulary", "WordEncoder", "bce_with_logits", "chunks", "cross_entropy", "glorot", "mse", "orthogonal", "unroll",
 ]  # fmt: skip

@@ -1,0 +1,174 @@
+"""Time: the graph of a cell over a sequence, and the states that it carries.
+
+Nothing here knows of gates. A cell is whatever has `initial_state(batch_shape)` and `cell(x, state) -> (h, state)`;
+a state is a tensor, or tuples, lists and dicts of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..compositions import stack
+from ..ops import getitem, less, where
+from ..primitive import no_grad, primitive, step
+from ..signatures import Array
+from ..tensor import CONTEXT, Tensor
+from .layers import tensor
+
+
+def leaves(state: Any) -> Iterator[Tensor]:
+    """The tensors of a state, in order."""
+    if isinstance(state, (tuple, list)):
+        for part in state:
+            yield from leaves(part)
+    elif isinstance(state, dict):
+        for part in state.values():
+            yield from leaves(part)
+    elif state is not None:
+        yield tensor(state)
+
+
+def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:
+    """The same structure, with the function applied to each tensor (and the tensors in its place in the others)."""
+    if isinstance(state, dict):
+        return {key: map_state(function, part, *(o[key] for o in others)) for key, part in state.items()}
+    if isinstance(state, (tuple, list)):
+        parts = [map_state(function, *in_place) for in_place in zip(state, *others, strict=True)]
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    return None if state is None else function(state, *others)
+
+
+def detach(state: Any) -> Any:
+    """The same state (a tensor, or tuples, lists and dicts of them) without its history: the values cross, the credit
+    does not. What truncated BPTT does between chunks.
+
+    >>> import tinygrad_seq as tg
+    >>> h = tg.Tensor(1.0, requires_grad=True) * 2
+    >>> tg.detach((h, [h]))[1][0].requires_grad
+    False
+    """
+    return map_state(lambda x: x.detach(), state)
+
+
+def chunks(xs: Any, k: int) -> Iterator[Any]:
+    """Pieces of at most k steps of a (T, ...) sequence, in order: what truncated BPTT trains on.
+
+    >>> [len(piece) for piece in chunks(np.zeros((7, 2)), 3)]
+    [3, 3, 1]
+    """
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise ValueError(f"chunks have a whole number of steps, at least 1, got k={k!r}")
+    return (xs[start : start + k] for start in range(0, len(xs), k))
+
+
+def _in_range(lengths: Array, T: int) -> Array:
+    if lengths.dtype.kind not in "iu":
+        raise TypeError(f"lengths are whole numbers, got dtype {lengths.dtype}")
+    if lengths.size and (lengths.min() < 1 or lengths.max() > T):
+        raise ValueError(f"lengths lie in 1..{T}, the number of steps, got {lengths.min()}..{lengths.max()}")
+    return lengths
+
+
+# Operations, so that a replay checks and compares the lengths of each call.
+_checked_lengths = primitive(_in_range, None, name="lengths")
+# The new state in the rows that are still read, the old one in the others.
+_hold = primitive(
+    lambda *inputs: np.where(*inputs),
+    every=lambda g, y, real, new, old: (None, kept := g * real, g - kept),
+    name="hold",
+)
+
+
+class Padding:
+    """Which steps of which rows are real, for rows of different lengths.
+
+    At padding the input is taken for 0, whatever stands there, the output is 0, and the state stays what it was.
+    """
+
+    def __init__(self, lengths: Any, T: int, batch_shape: tuple[int, ...]) -> None:
+        lengths = tensor(lengths)
+        if lengths.shape != batch_shape:
+            raise ValueError(f"lengths need one entry for each row, shape {batch_shape}, got {lengths.shape}")
+        steps = np.arange(T).reshape((T, *(1 for _ in batch_shape)))
+        self.real = less(steps, _checked_lengths(lengths, T=T))[..., None].named("real")
+        # A replay has other lengths each time; otherwise, a step where no row is padded needs nothing.
+        padded = ~self.real._array.all(axis=tuple(range(1, self.real.ndim))) | CONTEXT.get().tracing
+        self._any = bool(padded.any())
+        self._steps = [self.real[t].named("real") if padded[t] else None for t in range(T)]
+
+    def cleared(self, sequence: Tensor) -> Tensor:
+        """0 at padding, with gradient 0 (also where a NaN or an infinity stands there)."""
+        return where(self.real, sequence, 0.0) if self._any else sequence
+
+    def held(self, t: int, new: Any, old: Any) -> Any:
+        """The state after step t. Where it was held, the tensor that carries the name is the one that goes on."""
+        real = self._steps[t]
+        return new if real is None else map_state(lambda x, before: _held(real, x, before), new, old)
+
+
+def _held(real: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    state: Tensor = _hold(real, new, old)
+    if new.name:
+        state.name, new.name = new.name, f"{new.name} before padding"
+    return state
+
+
+def unroll(
+    cell: Any, xs: Any, state: Any = None, lengths: Any = None, reverse: bool = False, mask: Any = None
+) -> tuple[Tensor, Any]:
+    """Build the graph of a cell over a sequence: xs (T, ..., m) gives outputs (T, ..., d) and the final state.
+
+    `state`: where it starts (`cell.initial_state` if not given); passed in and returned, never stored.
+    `lengths`: how many steps of each row are real. Padded steps leave state and gradients untouched, and their
+    outputs are 0; a row's final state is that of its own last step. `reverse=True` reads from the end (each row's
+    own end); the outputs stand in the order of the inputs. `mask`: multiplied into h where the gates read it
+    (recurrent dropout). T = 0 gives empty outputs and the state unchanged. Steps are labelled 1 .. T.
+
+    >>> import tinygrad_seq as tg
+    >>> cell = tg.nn.RNNCell(1, 2, rng=0)
+    >>> outputs, h = tg.nn.unroll(cell, np.ones((4, 3, 1)), lengths=[4, 2, 1])
+    >>> outputs.shape, outputs.data[2:, 1].tolist()
+    ((4, 3, 2), [[0.0, 0.0], [0.0, 0.0]])
+    """
+    xs = sequence_of_rows("unroll", xs)
+    padding = None if lengths is None else Padding(lengths, len(xs), xs.shape[1:-1])
+    if padding is not None:
+        xs = padding.cleared(xs)
+    return unrolled(cell, xs, state, padding, reverse, mask)
+
+
+def sequence_of_rows(what: str, xs: Any) -> Tensor:
+    xs = tensor(xs)
+    if xs.ndim < 2:
+        raise ValueError(f"{what} needs a sequence of rows, shape (T, B, m), or (T, m) without a batch, got {xs.shape}")
+    return xs
+
+
+def unrolled(
+    cell: Any, xs: Tensor, state: Any, padding: Padding | None, reverse: bool, mask: Any
+) -> tuple[Tensor, Any]:
+    """`unroll`, for inputs that have been looked at and are 0 at padding."""
+    T, batch_shape = len(xs), xs.shape[1:-1]
+    if state is None:
+        state = cell.initial_state(batch_shape)
+    for part in leaves(state):
+        if part.shape[:-1] != batch_shape:
+            raise ValueError(
+                f"a state of shape {part.shape} does not fit a sequence of shape {xs.shape}: its rows are "
+                f"{batch_shape}. Start from cell.initial_state({batch_shape})"
+            )
+    options = {} if mask is None else {"mask": mask}
+    if T == 0:  # a step on zeros tells the width and the dtype of what is empty
+        with no_grad():
+            h, _ = cell(Tensor(np.zeros(xs.shape[1:], xs.dtype)), state, **options)
+        return Tensor(np.zeros((0, *h.shape), h.dtype)), state
+    outputs: list[Any] = [None] * T
+    for t in reversed(range(T)) if reverse else range(T):
+        with step(t + 1):
+            outputs[t], new = cell(getitem(xs, index=(t, ...)), state, **options)
+            state = new if padding is None else padding.held(t, new, state)
+    joined = stack(outputs)
+    return joined if padding is None else padding.cleared(joined), state
