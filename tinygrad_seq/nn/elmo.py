@@ -29,7 +29,8 @@ from .init import generator
 from .layers import Dropout, Embedding, Linear, tensor
 from .loss import cross_entropy
 from .module import Module
-from .recurrent import GRU, LSTM, RNN, Stack, map_state
+from .recurrent import GRU, LSTM, RNN, Stack
+from .unrolling import map_state
 
 
 class Mark(Enum):
@@ -54,11 +55,15 @@ class Vocabulary:
     >>> vocabulary.ids(["key", "lock", "blue"]).tolist(), len(vocabulary)
     ([4, 2, 3], 5)
 
-    Raises ValueError for a word given twice, TypeError for what is no string.
+    `text` is what to save with a model: the words, one on a line; `Vocabulary.read(text)` is the same vocabulary.
+
+    Raises ValueError for a word that is given twice, is empty or has a line break, TypeError for what is no string.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
         self.entries: list[Word] = [*Mark, *(_checked_word(word) for word in words)]
+        if broken := [word for word in self.entries if isinstance(word, str) and (not word or "\n" in word)]:
+            raise ValueError(f"a word of a vocabulary fills one line, got {broken[0]!r}")
         self._number = {word: i for i, word in enumerate(self.entries)}
         if len(self._number) < len(self.entries):
             twice = [word for word, n in Counter(self.entries).items() if n > 1]
@@ -73,6 +78,16 @@ class Vocabulary:
         """
         counts = Counter(word for sentence in sentences for word in sentence)
         return cls(sorted((word for word, n in counts.items() if n >= least), key=lambda word: (-counts[word], word)))
+
+    @classmethod
+    def read(cls, text: str) -> Vocabulary:
+        """The vocabulary that has this `text`."""
+        return cls(text.split("\n") if text else [])
+
+    @property
+    def text(self) -> str:
+        """The words, one on a line, without the marks."""
+        return "\n".join(word for word in self.entries if isinstance(word, str))
 
     def __len__(self) -> int:
         return len(self.entries)

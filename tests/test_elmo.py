@@ -1,0 +1,551 @@
+"""ELMo against an independent derivation: one sentence at a time, word by word, in plain NumPy."""
+
+import gc
+import math
+import tracemalloc
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tinygrad_seq as tg
+from tinygrad_seq.nn.elmo import FIRST_MARK, SYMBOLS, Frame, by_length
+from tinygrad_seq.testing import check_grads
+
+WORDS = ["the", "train", "arrived", "we", "models", "é", "in", "x" * 60]
+SENTENCES = [["the", "train", "arrived"], ["we"], ["in", "the", "models", "we", "train", "x" * 60, "unheard"], []]
+VOCABULARY = tg.nn.Vocabulary(WORDS)
+CELLS = [
+    {"cell": "lstm", "hidden": 7, "projection": 5, "cell_clip": 0.3, "projection_clip": 0.2},
+    {"cell": "lstm", "hidden": 5, "residual": False, "layers": 3},
+    {"cell": "gru", "hidden": 5, "layers": 1},
+    {"cell": "rnn", "hidden": 5, "layers": 2},
+]
+
+sentences = st.lists(st.sampled_from([*WORDS, "unheard"]), min_size=1, max_size=7)
+
+
+def a_bilm(encoder="chars", seed=0, dtype=np.float64, **options):
+    rng = np.random.default_rng(seed)
+    options = {"hidden": 5} | options
+    if encoder == "chars":
+        encoder = tg.nn.CharEncoder(5, filters=((1, 3), (3, 4)), embedding=3, highways=1, rng=rng, dtype=dtype)
+    else:
+        encoder = tg.nn.WordEncoder(VOCABULARY, 5, rng=rng, dtype=dtype)
+    bilm = tg.nn.BiLM(encoder, VOCABULARY, rng=rng, dtype=dtype, **options)
+    for x in bilm.parameters():  # no bias is 0, no gate is alike
+        x.data = (x.data + 0.3 * rng.standard_normal(x.shape)).astype(dtype)
+    return bilm
+
+
+# The row of a word ---------------------------------------------------------------------------------------------------
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def row_by_hand(encoder, word):
+    """One word, one window, one filter at a time."""
+    table = encoder.symbols.table.data
+    inner = [FIRST_MARK + list(tg.nn.Mark).index(word)] if isinstance(word, tg.nn.Mark) else None
+    inner = inner or [1 + byte for byte in word.encode()[: encoder.longest - 2]]
+    symbols = np.array([table[i] for i in [257, *inner, 258]])
+    found = []
+    for (k, count), convolution in zip(encoder.filters, encoder.convolutions, strict=True):
+        W, b = convolution.W.data.reshape(k, -1, count), convolution.b.data
+        padded = np.vstack([symbols, np.zeros((max(k - len(symbols), 0), symbols.shape[1]))])
+        for j in range(count):
+            windows = [sum(padded[p + q] @ W[q, :, j] for q in range(k)) + b[j] for p in range(len(padded) - k + 1)]
+            found.append(max(windows))
+    x = np.maximum(found, 0)
+    for layer in encoder.highways:
+        gate = sigmoid(x @ layer.gate.W.data + layer.gate.b.data)
+        x = gate * np.maximum(x @ layer.transform.W.data + layer.transform.b.data, 0) + (1 - gate) * x
+    return x @ encoder.projection.W.data + encoder.projection.b.data
+
+
+def test_convolution_maximum_highway_and_projection_are_the_equations():
+    encoder = tg.nn.CharEncoder(4, filters=((1, 3), (2, 2), (5, 4)), embedding=3, highways=2, longest=9, rng=3)
+    for x in encoder.parameters():
+        x.data = x.data + np.random.default_rng(1).standard_normal(x.shape) * 0.2
+    words = ["a", "", "key", "schlüssel", "a" * 10_000, "<s>", *tg.nn.Mark, "\0", "雨"]
+    rows = encoder(words).data
+    for word, row in zip(words, rows, strict=True):
+        np.testing.assert_allclose(row, row_by_hand(encoder, word), rtol=0, atol=1e-12)
+
+
+def test_highway_carries_its_input_where_the_gate_is_shut_and_transforms_it_where_open():
+    layer = tg.nn.Highway(3, rng=0)
+    x = np.array([[0.5, -2.0, 1.0]])
+    assert layer.gate.b.tolist() == [-2.0, -2.0, -2.0]
+    layer.gate.b.data = np.full(3, -800.0)
+    np.testing.assert_array_equal(layer(x).data, x)
+    layer.gate.b.data = np.full(3, 800.0)
+    np.testing.assert_array_equal(layer(x).data, np.maximum(x @ layer.transform.W.data + layer.transform.b.data, 0))
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+@given(words=st.lists(st.text(max_size=12), min_size=1, max_size=6), more=st.lists(st.text(max_size=70), max_size=4))
+def test_a_row_does_not_depend_on_the_words_beside_it(kind, words, more):
+    encoder = a_bilm(kind).encoder
+    together = encoder([*words, *more]).data
+    for word, row in zip(words, together, strict=False):
+        np.testing.assert_allclose(encoder([word]).data[0], row, rtol=0, atol=1e-12)
+
+
+@given(st.lists(st.text(max_size=30), min_size=2, max_size=5, unique=True))
+def test_two_words_are_spelled_alike_only_if_they_are_one(words):
+    encoder = tg.nn.CharEncoder(2, filters=((1, 1),), longest=122, rng=0)
+    ids, counts = encoder.spell([*words, *tg.nn.Mark])
+    assert len({tuple(row) for row in ids.tolist()}) == len(words) + len(tg.nn.Mark)
+    for row, count in zip(ids, counts, strict=True):
+        assert (row[:count] > 0).all()  # padding is no character, and no mark
+        assert (row[count:] == 0).all()
+    assert ids.max() < SYMBOLS
+
+
+def test_the_padding_symbol_is_zero_and_learns_nothing():
+    encoder = a_bilm().encoder
+    encoder(["a", "longer"]).square().sum().backward()
+    assert not encoder.symbols.table.grad[0].any()
+    assert encoder.symbols.table.grad[257].any()
+
+
+def test_unknown_words_share_a_row_of_the_table_and_have_one_each_from_characters():
+    unheard = ["unheard", "of"]
+    table, chars = a_bilm("table").encoder, a_bilm("chars").encoder
+    first, second = table(unheard).data
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, table([tg.nn.Mark.UNKNOWN]).data[0])
+    first, second = chars(unheard).data
+    assert np.abs(first - second).max() > 1e-3
+
+
+def test_vocabulary_orders_by_frequency_and_reads_back_what_it_wrote():
+    vocabulary = tg.nn.Vocabulary.of([["b", "a", "b"], ["c", "a", "<s>", "d"]])
+    assert vocabulary.words(range(8)) == ["<s>", "</s>", "<unk>", "a", "b", "<s>", "c", "d"]
+    assert vocabulary.ids(["<s>", tg.nn.Mark.BEGIN, "z"]).tolist() == [5, 0, 2]
+    assert tg.nn.Vocabulary.read(vocabulary.text).entries == vocabulary.entries
+    assert "a" in vocabulary and "z" not in vocabulary
+    assert len(tg.nn.Vocabulary.read("")) == 3
+
+
+# Alignment -----------------------------------------------------------------------------------------------------------
+
+
+def by_hand(bilm, sentence):
+    """(sum of -log p, forward and backward), and the features (layers + 1, N, 2d), word by word."""
+    whole = [tg.nn.Mark.BEGIN, *sentence, tg.nn.Mark.END]
+    losses, states = [], []
+    for s, net in ((whole, bilm.forward), (whole[::-1], bilm.backward)):
+        xs = bilm.encoder(s[:-1])
+        layers = [xs]
+        for number, (cell,) in enumerate(net.cells):
+            state, outputs = cell.initial_state(), []
+            for x in layers[-1]:
+                h, state = cell(x, state)
+                outputs.append(h)
+            outputs = tg.stack(outputs)
+            layers.append(outputs + layers[-1] if number and net.residual else outputs)
+        logits = (layers[-1] @ bilm.softmax.W + bilm.softmax.b).data
+        logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        losses.append(-logp[np.arange(len(s) - 1), bilm.vocabulary.ids(s[1:])].sum())
+        states.append([layer.data for layer in layers])
+    features = [np.hstack([forward[1:], backward[::-1][:-1]]) for forward, backward in zip(*states, strict=True)]
+    return losses, np.array(features)
+
+
+@pytest.mark.parametrize("options", CELLS)
+@pytest.mark.parametrize("kind", ["chars", "table"])
+def test_losses_and_features_are_those_of_the_equations_word_by_word(kind, options):
+    bilm = a_bilm(kind, **options)
+    right = [by_hand(bilm, sentence) for sentence in SENTENCES]
+    targets = sum(len(sentence) + 1 for sentence in SENTENCES)
+    expected = np.array([losses for losses, _ in right]).sum(0) / targets
+    np.testing.assert_allclose([float(x) for x in bilm.losses(SENTENCES)], expected, rtol=1e-12)
+    assert float(bilm.loss(SENTENCES)) == pytest.approx(expected.mean(), rel=1e-12)
+    np.testing.assert_allclose(bilm.perplexity(SENTENCES, batch=2), np.exp(expected), rtol=1e-12)
+    layers = bilm.layers(SENTENCES).data
+    assert layers.shape == (bilm.depth, 7, 4, 10)
+    for b, (_, features) in enumerate(right):
+        N = len(SENTENCES[b])
+        np.testing.assert_allclose(layers[:, :N, b], features, rtol=0, atol=1e-12)
+        assert not layers[:, N:, b].any()
+
+
+def test_the_token_layer_stands_twice_side_by_side():
+    bilm = a_bilm()
+    first, second = np.split(bilm.layers([["we", "train"]]).data[0, :, 0], 2, axis=-1)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, bilm.encoder(["we", "train"]).data, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+@given(sentence=sentences, others=st.lists(sentences, min_size=1, max_size=3), place=st.integers(0, 3))
+@settings(max_examples=15)
+def test_a_sentence_is_read_the_same_alone_and_beside_others(kind, sentence, others, place):
+    bilm = a_bilm(kind, hidden=6, projection=5)
+    elmo = tg.nn.Elmo(bilm, layer_norm=True)
+    elmo.mixes[0].weights.data = np.array([0.1, -0.4, 0.7])
+    batch = [*others[:place], sentence, *others[place:]]
+    b, N = min(place, len(others)), len(sentence)
+    for function in (bilm.layers, lambda batch: elmo(batch)[0][None]):
+        alone, beside = function([sentence]).data[:, :, 0], function(batch).data[:, :, b]
+        np.testing.assert_allclose(beside[:, :N], alone, rtol=0, atol=1e-12)
+        assert not beside[:, N:].any()
+    counts = np.array([len(s) + 1 for s in batch])
+    each = np.array([[float(x) for x in bilm.losses([s])] for s in batch])
+    np.testing.assert_allclose([float(x) for x in bilm.losses(batch)], counts @ each / counts.sum(), rtol=1e-12)
+
+
+def test_words_are_encoded_once_however_often_they_stand_in_the_batch():
+    bilm, asked = a_bilm(), []
+    encode = bilm.encoder
+    bilm.encoder = lambda words: asked.append(list(words)) or encode(words)
+    bilm.loss([["we", "train", "we"], ["train"] * 5])
+    assert [sorted(map(str, words)) for words in asked] == [["Mark.BEGIN", "Mark.END", "train", "we"]]
+
+
+@given(st.lists(sentences, max_size=9), st.integers(1, 4))
+def test_groups_hold_every_sentence_once_with_like_lengths(corpus, batch):
+    groups = by_length(corpus, batch)
+    assert sorted(i for group in groups for i in group) == list(range(len(corpus)))
+    lengths = [len(corpus[i]) for group in groups for i in group]
+    assert lengths == sorted(lengths) and all(0 < len(group) <= batch for group in groups)
+
+
+# Nothing sees its target ---------------------------------------------------------------------------------------------
+
+
+def sensitivities(predictions, rows):
+    """|∂prediction_k / ∂row_j|, summed: which prediction depends on which word, by differentiation."""
+    seen = np.zeros((len(predictions), len(rows)))
+    rng = np.random.default_rng(5)
+    for k, prediction in enumerate(predictions):
+        seed = rng.standard_normal(prediction.shape)
+        for j, g in enumerate(tg.grad(prediction, rows, seed=seed)):
+            seen[k, j] = np.abs(g).sum()
+    return seen
+
+
+class Given:
+    """An encoder that gives every word of one sentence a row of its own that a gradient can be asked of."""
+
+    def __init__(self, words, width):
+        rng = np.random.default_rng(2)
+        self.width = width
+        self.rows = {word: tg.Tensor(rng.standard_normal(width), requires_grad=True) for word in words}
+
+    def __call__(self, words):
+        return tg.stack([self.rows[word] for word in words])
+
+
+@pytest.mark.parametrize("options", CELLS)
+def test_no_prediction_depends_on_its_target_or_on_what_lies_beyond(options):
+    words = ["we", "train", "the", "models"]
+    s = [tg.nn.Mark.BEGIN, *words, tg.nn.Mark.END]
+    bilm = a_bilm(encoder="table", **options)
+    bilm.encoder = Given(s, 5)
+    frame = Frame.of([words])
+    rows = bilm.encoder(frame.words)
+    read = bilm._run(frame, rows)
+    whole = [bilm.encoder.rows[word] for word in s]
+    forward = sensitivities([read[0][-1][k] for k in range(5)], whole)  # reads s[k] last, predicts s[k + 1]
+    backward = sensitivities([read[1][-1][k] for k in range(5)], whole)  # reads s[5 - k] last, predicts s[4 - k]
+    for k in range(5):
+        np.testing.assert_array_equal(forward[k] > 0, np.arange(6) < k + 1)
+        np.testing.assert_array_equal(backward[k] > 0, np.arange(6) > 4 - k)
+
+
+class Leaky(tg.nn.Module):
+    """What must not be done: the features of a bidirectional LSTM predict the next word."""
+
+    def __init__(self, k, d, rng):
+        self.rows = tg.nn.Embedding(k, d, rng=rng)
+        self.net = tg.nn.LSTM(d, d, bidirectional=True, rng=rng)
+        self.softmax = tg.nn.Linear(2 * d, k, rng=rng)
+
+    def __call__(self, ids):
+        return self.softmax(self.net(self.rows(ids))[0])
+
+
+def test_a_planted_leak_falls_below_the_entropy_and_an_honest_model_does_not():
+    rng = np.random.default_rng(0)
+    corpus = [list(letters) for letters in product("ab", repeat=4)]  # every letter is a fair coin
+    floor = math.exp(4 * math.log(2) / 5)
+    vocabulary = tg.nn.Vocabulary("ab")
+    bilm = tg.nn.BiLM(tg.nn.WordEncoder(vocabulary, 6, rng=rng), vocabulary, hidden=6, layers=1, rng=rng)
+    frame = Frame.of(corpus)
+    ids = vocabulary.ids(frame.words)[frame.places]
+    leaky = Leaky(len(vocabulary), 6, rng)
+    honest, dishonest = (tg.optim.Adam(model.parameters(), 0.05) for model in (bilm, leaky))
+    for _ in range(60):
+        honest.zero_grad(), dishonest.zero_grad()
+        bilm.loss(corpus).backward()
+        loss = tg.nn.cross_entropy(leaky(ids[:-1]), ids[1:])
+        loss.backward()
+        honest.step(), dishonest.step()
+    for perplexity in bilm.perplexity(corpus):
+        assert floor - 1e-9 < perplexity < 1.05 * floor
+    assert math.exp(float(loss)) < 0.8 * floor
+
+
+@given(st.sets(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 99))
+@settings(max_examples=20)
+def test_perplexity_is_never_below_the_entropy_of_the_text(grammar, seed):
+    corpus = [list(sentence) for sentence in sorted(grammar)]  # each as likely as any other
+    floor = math.exp(len(corpus) * math.log(len(corpus)) / sum(len(s) + 1 for s in corpus))
+    vocabulary = tg.nn.Vocabulary("abc")
+    encoder = tg.nn.WordEncoder(vocabulary, 4, rng=seed)
+    bilm = tg.nn.BiLM(encoder, vocabulary, hidden=4, layers=1, cell="rnn", rng=seed)
+    adam = tg.optim.Adam(bilm.parameters(), 0.1)
+    for _ in range(8):
+        bilm.zero_grad()
+        bilm.loss(corpus).backward()
+        adam.step()
+    assert min(bilm.perplexity(corpus)) >= floor * (1 - 1e-12)
+
+
+# The mixture ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_mixture_of_1_2_6_by_1_2_5_eighths_twice_over_is_8_75():
+    mix = tg.nn.ScalarMix(3)
+    mix.weights.data, mix.gamma.data = np.array([0.0, math.log(2), math.log(5)]), 2.0
+    layers = np.array([1.0, 2.0, 6.0]).reshape(3, 1, 1)
+    y = mix(layers)
+    y.sum().backward()
+    assert y.item() == pytest.approx(8.75, abs=1e-14)
+    assert mix.gamma.grad == pytest.approx(4.375, abs=1e-14)
+    np.testing.assert_allclose(mix.weights.grad, [-0.84375, -1.1875, 2.03125], rtol=0, atol=1e-14)
+    lines = mix.table().splitlines()
+    assert lines[2].split() == ["1", "0.6931", "0.2500", "-1.1875"]
+    assert lines[4].split() == ["gamma", "2.0000", "4.375"]
+    mix.weights.data = np.zeros(3)
+    assert mix(layers).item() == pytest.approx(6, abs=1e-14)
+    assert float(mix.penalty()) == 0
+
+
+def test_a_mixture_starts_as_the_average_and_can_be_kept_to_it_or_to_one_layer():
+    layers = np.random.default_rng(0).standard_normal((3, 4, 2, 5))
+    np.testing.assert_allclose(tg.nn.ScalarMix(3)(layers).data, layers.mean(0), atol=1e-15)
+    top, average = tg.nn.ScalarMix(3, use=[-1]), tg.nn.ScalarMix(3, learn=False)
+    np.testing.assert_array_equal(top(layers).data, layers[2])
+    np.testing.assert_allclose(average(layers).data, layers.mean(0), atol=1e-15)
+    assert list(average.named_parameters()) == ["gamma"]
+    assert top.table().splitlines()[1].split() == ["2", "0.0000", "1.0000"]
+    pair = tg.nn.ScalarMix(3, use=[0, 2])
+    pair.weights.data = np.log([1.0, 3.0])
+    np.testing.assert_allclose(pair(layers).data, layers[0] / 4 + layers[2] * 3 / 4, atol=1e-15)
+
+
+def test_the_penalty_draws_weights_to_the_average():
+    mix = tg.nn.ScalarMix(2)
+    mix.weights.data = np.array([1.5, -2.0])
+    mix.penalty().backward()
+    assert mix.weights.grad.tolist() == [3.0, -4.0]
+
+
+def test_padding_does_not_enter_the_layer_norm():
+    mix = tg.nn.ScalarMix(1, layer_norm=True)
+    layers = np.array([[1.0, 3.0], [99.0, 99.0]]).reshape(1, 2, 1, 2)
+    y = mix(layers, real=np.array([[True], [False]])).data
+    np.testing.assert_allclose(y[:, 0], [[-1.0, 1.0], [0.0, 0.0]], rtol=0, atol=1e-11)
+    layers = np.array([[1.0, 3.0], [99.0, np.nan]]).reshape(1, 2, 1, 2)
+    np.testing.assert_array_equal(mix(layers, real=np.array([[True], [False]])).data, y)
+
+
+def test_layer_norm_is_over_the_words_and_features_of_each_sentence():
+    rng = np.random.default_rng(7)
+    layers, lengths = rng.standard_normal((2, 4, 3, 5)) * 3 + 2, [4, 2, 3]
+    mix = tg.nn.ScalarMix(2, layer_norm=True)
+    mix.weights.data, mix.gamma.data = np.array([0.3, -0.8]), -1.5
+    y = mix(layers, np.arange(4)[:, None] < np.array(lengths)).data
+    share = np.exp([0.3, -0.8]) / np.exp([0.3, -0.8]).sum()
+    for b, N in enumerate(lengths):
+        parts = [(x[:N, b] - x[:N, b].mean()) / x[:N, b].std() for x in layers]
+        np.testing.assert_allclose(y[:N, b], -1.5 * (share[0] * parts[0] + share[1] * parts[1]), atol=1e-10)
+        assert not y[N:, b].any()
+
+
+def test_an_empty_sentence_beside_a_full_one_is_zeros_in_the_layer_norm():
+    (y,) = tg.nn.Elmo(a_bilm(), layer_norm=True)([["we"], []])
+    assert not y.data[:, 1].any() and y.data[:, 0].any() and np.isfinite(y.data).all()
+
+
+# States --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_batch_twice_gives_the_same_result_unless_stateful():
+    batch = [["we", "train"], ["the"]]
+    bilm = a_bilm()
+    first = bilm.layers(batch).data
+    np.testing.assert_array_equal(bilm.layers(batch).data, first)
+    bilm.stateful = True
+    np.testing.assert_array_equal(bilm.layers(batch).data, first)
+    assert np.abs(bilm.layers(batch).data - first)[1:].max() > 1e-3
+    bilm.reset()
+    np.testing.assert_array_equal(bilm.layers(batch).data, first)
+
+
+def test_a_stateful_model_starts_where_it_ended_and_credit_stays_behind():
+    bilm = a_bilm(stateful=True)
+    bilm.loss([["we"]]).backward()
+    ends = [net(bilm.encoder(words), None)[1] for net, words in (
+        (bilm.forward, [tg.nn.Mark.BEGIN, "we"]), (bilm.backward, [tg.nn.Mark.END, "we"]))]  # fmt: skip
+    bilm.zero_grad()
+    second = bilm.losses([["train"]])
+    (second[0] + second[1]).backward()  # nothing of the first batch is on this tape: it has been released
+    for k, (net, words) in enumerate((
+        (bilm.forward, [tg.nn.Mark.BEGIN, "train", tg.nn.Mark.END]),
+        (bilm.backward, [tg.nn.Mark.END, "train", tg.nn.Mark.BEGIN]),
+    )):  # fmt: skip
+        outputs, _ = net(bilm.encoder(words[:-1]), ends[k])
+        right = tg.nn.cross_entropy(bilm.softmax(outputs), VOCABULARY.ids(words[1:]))
+        assert float(second[k]) == pytest.approx(float(right), rel=1e-12)
+    assert not any("_carried" in path for path in bilm.state_dict())
+    with pytest.raises(ValueError, match="1 sentences of its last batch, got 2"):
+        bilm.loss([["we"], ["train"]])
+
+
+# Frozen --------------------------------------------------------------------------------------------------------------
+
+
+def test_no_graph_is_built_through_a_frozen_bilm():
+    bilm, batch = a_bilm(), [["we", "train", "the", "models"] * 10] * 8
+
+    def kept(function):
+        gc.collect()
+        tracemalloc.start()
+        result = function(batch)
+        memory = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return result, memory
+
+    _, with_graph = kept(bilm.layers)
+    elmo = tg.nn.Elmo(bilm)
+    layers, without = kept(elmo.layers)
+    assert layers.operation is None and not layers.requires_grad
+    assert without < 3 * layers.data.nbytes < with_graph / 5
+    (features,) = elmo(batch)
+    assert {x.name for x in tg.Tape(features.sum()).leaves if x.requires_grad} == {"s", "gamma"}
+    assert elmo.parameters() == elmo.mixes[0].parameters()
+    with pytest.raises(ValueError, match="does not require a gradient"):
+        tg.grad(features.sum(), bilm.softmax.W)
+
+
+def test_training_a_task_leaves_a_frozen_bilm_in_evaluation_mode():
+    bilm = a_bilm(dropout=0.5)
+    task = tg.nn.Module()
+    task.elmo, task.readout = tg.nn.Elmo(bilm, mixes=2, dropout=0.5, rng=0), tg.nn.Linear(10, 2, rng=0)
+    task.train()
+    first, second = task.elmo([["we", "train"]])
+    assert (first.data == 0).any() and not np.array_equal(first.data, second.data)  # the task's own dropout draws
+    np.testing.assert_array_equal(task.elmo.layers([["we"]]).data, task.elmo.layers([["we"]]).data)
+
+
+def test_an_unfrozen_elmo_sends_gradients_to_every_parameter_it_reads():
+    bilm = a_bilm()
+    elmo = tg.nn.Elmo(bilm, frozen=False)
+    (elmo([["we", "train", "unheard"]])[0] * np.random.default_rng(0).standard_normal((3, 1, 10))).sum().backward()
+    without = [path for path, x in elmo.named_parameters().items() if x.grad is None or not x.grad.any()]
+    assert without == ["bilm.softmax.W", "bilm.softmax.b"]
+
+
+def test_remembered_sentences_are_computed_once():
+    corpus = [["we", "train"], ["the"], ["we", "train"], ["in", "the", "models"]]
+    elmo = tg.nn.Elmo(a_bilm(), layer_norm=True)
+    (right,) = elmo(corpus)
+    elmo.remember(corpus, batch=2)
+    encode, elmo.bilm.encoder = elmo.bilm.encoder, None  # whoever computes now, fails
+    (found,) = elmo(corpus)
+    np.testing.assert_allclose(found.data, right.data, rtol=0, atol=1e-12)
+    with pytest.raises(TypeError):
+        elmo([["unheard"]])
+    elmo.forget()
+    with pytest.raises(TypeError):
+        elmo(corpus)
+    elmo.bilm.encoder = encode
+    elmo(corpus)
+
+
+def test_a_saved_bilm_gives_the_same_features_to_the_bit(tmp_path):
+    bilm = a_bilm(dtype=np.float32)
+    tg.save(tmp_path / "bilm.npz", bilm=bilm, words=bilm.vocabulary.text)
+    vocabulary = tg.nn.Vocabulary.read(str(tg.load(tmp_path / "bilm.npz")["words"]))
+    encoder = tg.nn.CharEncoder(5, filters=((1, 3), (3, 4)), embedding=3, highways=1, dtype=np.float32)
+    other = tg.nn.BiLM(encoder, vocabulary, hidden=5, dtype=np.float32)
+    tg.load(tmp_path / "bilm.npz", bilm=other, words="")
+    np.testing.assert_array_equal(other.layers(SENTENCES).data, bilm.layers(SENTENCES).data)
+    assert float(other.loss(SENTENCES)) == float(bilm.loss(SENTENCES))
+
+
+# The rest ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [CELLS[0], CELLS[2] | {"layers": 2}])
+def test_gradients_through_the_whole_encoder(options):
+    bilm = a_bilm(**options)
+    elmo = tg.nn.Elmo(bilm, layer_norm=True, frozen=False)
+    elmo.mixes[0].weights.data = np.array([0.2, -0.5, 0.4])
+    batch = [["we", "train"], ["unheard"]]
+    check_grads(lambda: (bilm.loss(batch), *elmo(batch)), parameters=elmo.parameters(), entries=4)
+
+
+def test_float32_stays_float32():
+    bilm = a_bilm(dtype=np.float32, dropout=0.2)
+    loss = bilm.loss(SENTENCES)
+    loss.backward()
+    elmo = tg.nn.Elmo(bilm, layer_norm=True)
+    assert loss.dtype == elmo(SENTENCES)[0].dtype == np.float32
+    assert all(x.dtype == np.float32 for x in tg.Tape(a_bilm(dtype=np.float32, dropout=0.2).loss(SENTENCES)))
+
+
+def test_dropout_draws_in_training_only_and_perplexity_restores_the_mode():
+    bilm = a_bilm(dropout=0.5)
+    batch = [["we", "train", "the", "models"]]
+    assert float(bilm.loss(batch)) != float(bilm.loss(batch))
+    assert bilm.perplexity(batch) == bilm.perplexity(batch)
+    assert bilm.training and bilm.dropout.training
+    bilm.eval()
+    assert float(bilm.loss(batch)) == float(bilm.loss(batch))
+
+
+def test_equal_seeds_build_equal_models_with_distinct_directions():
+    first, second = (a_bilm(seed=4).state_dict() for _ in range(2))
+    assert all(np.array_equal(first[path], second[path]) for path in first)
+    assert not np.array_equal(first["forward.cells.0.0.A"], first["backward.cells.0.0.A"])
+
+
+BAD_INPUT = {
+    "a sentence as a string": (lambda: a_bilm().loss(["the train"]), TypeError, "split it first"),
+    "a batch as a string": (lambda: a_bilm().loss("the train"), TypeError, "list of sentences"),
+    "no sentence": (lambda: a_bilm().layers([]), ValueError, "at least one sentence"),
+    "ids for words": (lambda: a_bilm().loss([[1, 2]]), TypeError, "a word is a str"),
+    "an id out of range": (lambda: VOCABULARY.words([11]), IndexError, r"0\.\.10"),
+    "a word twice": (lambda: tg.nn.Vocabulary(["a", "a"]), ValueError, "more than once"),
+    "a word of two lines": (lambda: tg.nn.Vocabulary(["a\nb"]), ValueError, "one line"),
+    "a mix of too few": (lambda: tg.nn.ScalarMix(3)(np.ones((2, 4, 5))), ValueError, "takes 3 layers"),
+    "a mask of another shape": (lambda: tg.nn.ScalarMix(1)(np.ones((1, 4, 5)), np.ones(3)), ValueError, r"\(4,\)"),
+    "a mix of no layer": (lambda: tg.nn.ScalarMix(3, use=[]), ValueError, "at least one layer"),
+    "a layer that is not there": (lambda: tg.nn.ScalarMix(3, use=[3]), IndexError, "out of range"),
+    "mixes of another depth": (
+        lambda: tg.nn.Elmo(a_bilm(), [tg.nn.ScalarMix(2)]), ValueError, "has 3 layers .* takes 2"),
+    "widths that differ": (lambda: a_bilm(hidden=6), ValueError, "projection=5"),
+    "a projected GRU": (lambda: a_bilm(cell="gru", projection=5), ValueError, "only the LSTM"),
+    "a cell of another kind": (lambda: a_bilm(cell="transformer"), ValueError, "lstm, gru, rnn"),
+    "no filters": (lambda: tg.nn.CharEncoder(3, filters=()), ValueError, "filters"),
+    "words without room": (lambda: tg.nn.CharEncoder(3, longest=2), ValueError, "longest=2"),
+    "an empty batch size": (lambda: a_bilm().perplexity([["we"]], batch=0), ValueError, "at least one"),
+    "memory of what changes": (lambda: tg.nn.Elmo(a_bilm(), frozen=False).remember([]), ValueError, "frozen"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD_INPUT)
+def test_bad_input_is_named(what):
+    function, error, message = BAD_INPUT[what]
+    with pytest.raises(error, match=message):
+        function()
