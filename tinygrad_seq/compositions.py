@@ -157,3 +157,10 @@ def einsum(subscripts: str, *operands: Any) -> Any:
 def astype(x: Any, dtype: Any) -> Any:
     gradient = np.dtype(dtype).kind == "f"
     return ops.astype(x if gradient or not isinstance(x, Tensor) else x.detach(), np.dtype(dtype))
+
+
+def detach(x: Tensor) -> Tensor:
+    """The same values (shared, read-only) without the edge: the value crosses, the credit does not."""
+    leaf = ops.detach(x)
+    leaf.name = x.name
+    return leaf

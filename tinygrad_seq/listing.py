@@ -6,10 +6,12 @@ Python and executed.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +35,8 @@ SPELLINGS = {
     "scatter": "scatter({0}, ({index},), {shape})", "concat": "np.concatenate([{all}], {axis})",
     "stack": "np.stack([{all}], {axis})", "einsum": "np.einsum({subscripts}, {all})", "relu": "np.maximum({0}, 0)",
 }  # fmt: skip
+UNARY = {"negative", "getitem", "reshape", "swapaxes", "transpose"}  # short, and a value in themselves
+COLUMN = 72  # where the steps stand
 DEFAULTS = {"axis": None, "keepdims": False, "axes": None}
 
 
@@ -44,6 +48,7 @@ class Line(NamedTuple):
     arguments: list[str]
     options: Mapping[str, Any]
     step: int | None
+    unnamed: bool
 
 
 class Listing:
@@ -67,13 +72,15 @@ class Listing:
             if x not in self._symbols:
                 self.constants[self._symbol(x, "constant")] = x._array
         self.lines: list[Line] = []
+        called = {y: name for name, y in results.items() if y not in gradient_of}
         for t in operations:
             if t in gradient_of and gradient_of[t] in self._symbols:
                 symbol = self._symbol(t, f"g_{self._symbols[gradient_of[t]]}")
             else:
-                symbol = self._symbol(t, f"v{len(self.lines) + 1}")
+                symbol = self._symbol(t, called.get(t, f"v{len(self.lines) + 1}"))
             arguments = [self._argument(x, a) for x, a in zip(t._inputs, t._arrays, strict=True)]
-            self.lines.append(Line(symbol, t._operation, arguments, t._options, t.step))
+            unnamed = symbol == f"v{len(self.lines) + 1}"
+            self.lines.append(Line(symbol, t._operation, arguments, t._options, t.step, unnamed))
         self.results = {name: self._symbols[y] for name, y in results.items()}
 
     def _symbol(self, t: Tensor, otherwise: str) -> str:
@@ -100,46 +107,73 @@ class Listing:
 
     def source(self) -> str:
         """`def step(inputs, parameters): ... return results`, after the functions and constants that it needs."""
-        body = [f"    {line.symbol} = {_spelled(line)}" for line in self.lines]
-        width = max((len(text) for text in body), default=0) if body else 0
         body = [
-            text if line.step is None else f"{text.ljust(min(width, 80))}  # step {line.step}"
-            for text, line in zip(body, self.lines, strict=True)
+            f"    {symbol} = {text}" if step is None else f"    {f'{symbol} = {text}'.ljust(COLUMN)}  # step {step}"
+            for symbol, text, step in self._statements()
         ]
-        foreign = sorted({line.operation.__name__ for line in self.lines if _is_foreign(line.operation)})
-        heads = ["import numpy as np"]
-        heads += [f"# To be defined before this runs: {', '.join(foreign)}"] * bool(foreign)
-        heads += [f"\n\n{text}" for text in _needed_functions("\n".join(body))]
+        functions = _functions_of(line.operation for line in self.lines)
+        unknown = sorted({_called(line.operation) for line in self.lines if _is_unknown(line.operation)})
+        heads = ["import numpy as np"] + [f"# To be defined before this runs: {', '.join(unknown)}"] * bool(unknown)
+        heads += [f"\n\n{text}" for text in functions]
         heads += ["\n"] + [f"{symbol} = {_literal(array)}" for symbol, array in self.constants.items()]
-        results = ", ".join(self.results.values())
-        return "\n".join(
-            [*heads, "\n", f"def step({', '.join([*self.inputs, *self.parameters])}):", *body, f"    return {results}", ""]
-        )
+        head = f"def step({', '.join([*self.inputs, *self.parameters])}):"
+        return "\n".join([*heads, "\n", head, *body, f"    return {', '.join(self.results.values())}", ""])
+
+    def _statements(self) -> Iterator[tuple[str, str, int | None]]:
+        """(symbol, expression, step): a value without a name that is read once stands where it is read."""
+        reads = Counter(argument for line in self.lines for argument in line.arguments)
+        reads.update(2 * list(self.results.values()))
+        waiting: dict[str, str] = {}
+        for line in self.lines:
+            text = _spelled(line, [waiting.pop(argument, argument) for argument in line.arguments])
+            name = line.operation.__name__
+            if reads[line.symbol] == 1 and line.unnamed and len(text) < 40 and (name in INFIX or name in UNARY):
+                waiting[line.symbol] = f"({text})" if name in INFIX or name == "negative" else text
+            else:
+                yield line.symbol, text, line.step
 
 
-def _is_foreign(operation: Any) -> bool:
-    name = operation.__name__
-    return not (isinstance(operation.forward, np.ufunc) or name in SPELLINGS or hasattr(numerics, name))
+def _bare(text: str) -> str:
+    """An argument needs no brackets around the whole of it."""
+    return text[1:-1] if text.startswith("(") and text.endswith(")") and _balanced(text[1:-1]) else text
 
 
-def _spelled(line: Line) -> str:
+def _balanced(text: str) -> bool:
+    depth = 0
+    for c in text:
+        depth += (c == "(") - (c == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _called(operation: Any) -> str:
+    """What a function is called in the code: by its own name, or if it has none by the operation's."""
+    name = operation.forward.__name__
+    return operation.__name__ if name == "<lambda>" else name
+
+
+def _is_unknown(operation: Any) -> bool:
+    return operation.__name__ not in SPELLINGS and operation.forward.__name__ == "<lambda>"
+
+
+def _spelled(line: Line, arguments: list[str]) -> str:
     name, options = line.operation.__name__, {**DEFAULTS, **line.options}
     if name in INFIX:
-        return f" {INFIX[name]} ".join(line.arguments)
+        return f" {INFIX[name]} ".join(arguments)
     if name == "negative":
-        return f"-{line.arguments[0]}"
+        return f"-{arguments[0]}"
     if name not in SPELLINGS:
-        function = f"np.{line.operation.forward.__name__}" if isinstance(line.operation.forward, np.ufunc) else name
+        prefix = "np." if isinstance(line.operation.forward, np.ufunc) else ""
         further = [f"{key}={_code(value)}" for key, value in line.options.items()]
-        return f"{function}({', '.join([*line.arguments, *further])})"
-    ids = iter(line.arguments[1:])
+        return f"{prefix}{_called(line.operation)}({', '.join([*map(_bare, arguments), *further])})"
+    ids = iter(arguments[1:])
     spelled = {key: _code(value) for key, value in options.items() if key != "index"}
     index = options.get("index")
     if isinstance(index, tuple):
         spelled["index"] = ", ".join(next(ids) if isinstance(place, str) else _code(place, True) for place in index)
-        if len(index) == 1:
-            spelled["index"] += "" if name == "scatter" else ","
-    return SPELLINGS[name].format(*line.arguments, all=", ".join(line.arguments), **spelled)
+        spelled["index"] += "," if len(index) == 1 and name != "scatter" else ""
+    return SPELLINGS[name].format(*arguments, all=", ".join(arguments), **spelled)
 
 
 def _code(value: Any, within_index: bool = False) -> str:
@@ -164,14 +198,29 @@ def _literal(array: Array) -> str:
     return f"np.array({array.tolist()!r}, {dtype})".replace("inf", "np.inf").replace("nan", "np.nan")
 
 
-def _needed_functions(text: str) -> list[str]:
-    """The source of those functions of numerics that a text calls, and of those that they call."""
-    functions: dict[str, Callable[..., Any]] = dict(inspect.getmembers(numerics, inspect.isfunction))
-    found: list[str] = []
-    waiting = [text]
+def _functions_of(operations: Iterable[Any]) -> list[str]:
+    """The source of the forward functions that are called by name, and of those functions of numerics they call."""
+    known: dict[str, Callable[..., Any]] = dict(inspect.getmembers(numerics, inspect.isfunction))
+    waiting = []
+    for operation in set(operations):
+        name = operation.__name__
+        waiting += [{"scatter": numerics.scatter, "embedding": numerics.rows}.get(name, operation.forward)]
+        if name in SPELLINGS and name not in ("scatter", "embedding"):
+            waiting.pop()
+    found: dict[str, str] = {}
     while waiting:
-        for name in re.findall(r"(?<![\w.])(\w+)\(", waiting.pop()):
-            if name in functions and name not in found:
-                found.append(name)
-                waiting.append(inspect.getsource(functions[name]).partition("\n")[2])
-    return [inspect.getsource(functions[name]).replace(": Any", "").replace(" -> Any", "") for name in sorted(found)]
+        function = waiting.pop()
+        if inspect.isfunction(function) and function.__name__ not in ("<lambda>", *found):
+            found[function.__name__] = source = _without_annotations(inspect.getsource(function))
+            waiting += [known[name] for name in re.findall(r"(?<![\w.])(\w+)\(", source) if name in known]
+    return [found[name] for name in sorted(found)]
+
+
+def _without_annotations(source: str) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.unparse(tree)

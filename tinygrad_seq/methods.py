@@ -120,7 +120,7 @@ METHODS: dict[str, Any] = {
     ops.exp, ops.log, ops.sqrt, ops.square, ops.abs, ops.sin, ops.cos, ops.tanh, ops.sigmoid, ops.relu, ops.sum,
     ops.max, ops.min, ops.norm, ops.logsumexp, ops.softmax, ops.log_softmax, ops.swapaxes, ops.squeeze,
     compositions.clip, compositions.mean, compositions.var, compositions.std, compositions.prod, compositions.cumsum,
-    compositions.take, compositions.dot, compositions.astype,
+    compositions.take, compositions.dot, compositions.astype, compositions.detach,
 )}  # fmt: skip
 
 for _name, _operation in ARITHMETIC.items():

@@ -66,7 +66,7 @@ def _matmul_right(g: Any, y: Any, a: Any, b: Any) -> Any:
         return a * g if b.ndim == 1 else expand_dims(a, -1) * expand_dims(g, -2)
     if b.ndim == 1:
         return a * expand_dims(g, -1)
-    if b.ndim == 2 < a.ndim:  # one product over all rows, not one for each batch entry
+    if b.ndim == 2 < a.ndim and b.size:  # one product over all rows, not one for each batch entry
         return a.reshape((-1, a.shape[-1])).swapaxes(0, 1) @ g.reshape((-1, g.shape[-1]))
     return a.swapaxes(-1, -2) @ g
 
@@ -154,6 +154,7 @@ swapaxes    = primitive(lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2), la
 expand_dims = primitive(lambda x, axis: np.expand_dims(x, axis), lambda g, y, x, axis: g.reshape(x.shape), name="expand_dims", view=True)
 squeeze     = primitive(lambda x, axis=None: np.squeeze(x, axis), lambda g, y, x, axis=None: g.reshape(x.shape), name="squeeze", view=True)
 broadcast_to = primitive(lambda x, shape: np.broadcast_to(x, shape), lambda g, y, x, shape: g, name="broadcast_to")
+detach      = primitive(lambda x: x, None, name="detach", view=True)
 astype      = primitive(lambda x, dtype: np.asarray(x).astype(dtype), lambda g, y, x, dtype: g, name="astype")
 getitem     = primitive(lambda x, index: x[index], lambda g, y, x, index: Part(g, index), name="getitem", view=True)
 assemble    = primitive(numerics.assemble, every=lambda g, y, *values, indices, shape: [g[index] for index in indices])

@@ -66,7 +66,7 @@ def primitive(
     name = name or forward.__name__.strip("_")
     parameters = [] if isinstance(forward, np.ufunc) else list(inspect.signature(forward).parameters.values())
     arity = sys.maxsize if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(rules)
-    further = [p.name for p in parameters[arity:]]  # options may be given by position, as NumPy's may
+    further = [p.name for p in parameters[arity:] if p.name != "out"]  # options may stand by position, as in NumPy
     constant = {i for i, rule in enumerate(rules) if rule is None}
 
     def operation(*inputs: Any, **options: Any) -> Any:
@@ -75,6 +75,8 @@ def primitive(
                 raise TypeError(f"{name} takes {arity} inputs and the options {further}, got {len(inputs)} arguments")
             options.update(zip(further, inputs[arity:], strict=False))
             inputs = inputs[:arity]
+        if "out" in options:
+            raise TypeError(f"{name} never writes into an array (out=): its result is a new one")
         arrays, needs, i = [], [], 0
         tensors = foreign = False
         for x in inputs:
@@ -122,8 +124,7 @@ def primitive(
 
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = forward.__doc__
-    for key, value in {"forward": forward, "rules": rules, "every": every, "view": view}.items():
-        setattr(operation, key, value)
+    operation.__dict__.update(forward=forward, rules=rules, every=every, view=view)
     return cast(Primitive, operation)
 
 

@@ -16,7 +16,7 @@ import itertools
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from .structure import flattened, rebuilt
 from .tape import seeded, sweep, towards
 from .tensor import Tensor
 
-
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -45,6 +44,7 @@ class Program:
         results: dict[str, Tensor],
         gradient_of: dict[Tensor, Tensor],
     ) -> None:
+        self.parameters = list(parameters)
         operations, leaves = recorded(results.values())
         plan = _Plan(operations, leaves, list(results.values()))
         self._calls, self._buffers = plan.calls, plan.buffers
@@ -55,7 +55,9 @@ class Program:
         self._listing = Listing(operations, leaves, inputs, parameters, results, gradient_of)
         self._arithmetic = 0
         for t in operations:
-            self._arithmetic += t.size * (2 * t._arrays[0].shape[-1] if t.operation == "matmul" else not t._operation.view)
+            self._arithmetic += t.size * (
+                2 * t._arrays[0].shape[-1] if t.operation == "matmul" else not t._operation.view
+            )
 
     def run(self, arrays: Iterable[Any]) -> list[Array]:
         """The results for these inputs and for the parameters as they are now, in arrays of their own."""
@@ -140,9 +142,9 @@ class _Plan:
             if viewed(t) is None:
                 self._root[t] = self._root[self._claims[t][0]] if t in self._claims else t
         for t in operations:
-            x = viewed(t)
-            if x is not None and x in self._root:
-                self._root[t] = self._root[x]
+            base = viewed(t)
+            if base is not None and base in self._root:
+                self._root[t] = self._root[base]
         last: dict[Tensor, float] = {}
         for k, t in enumerate(operations):
             last |= {self._root[x]: k for x in t._inputs if isinstance(x, Tensor) and x in self._root}
@@ -186,7 +188,7 @@ class _Plan:
             taken = self._taken_over(t, dying)
             out = self._located(t)
             parts = self._parts.get(t, ())
-            if operation is assemble and parts or any(claimed for _, _, claimed in parts):
+            if (operation is assemble and parts) or any(claimed for _, _, claimed in parts):
                 for value, (_, index, claimed) in zip(values, parts, strict=True):
                     if not claimed:
                         self.calls.append((np.copyto, (out[index], value)))
@@ -194,8 +196,8 @@ class _Plan:
                     self.calls.append((np.add, (out, np.zeros((), out.dtype), out)))
             elif operation in DIRECT:
                 self.calls += DIRECT[operation](values, out, **options)
-            elif isinstance(operation.forward, np.ufunc):
-                self.calls.append((operation.forward, (*_as_arrays(operation, values), out)))
+            elif isinstance(operation.forward, np.ufunc) and operation.forward not in (np.maximum, np.minimum):
+                self.calls.append((operation.forward, (*_as_arrays(operation, values), out)))  # `out` by its position
             elif writes(operation):
                 self.calls.append((functools.partial(operation.forward, out=out, **options), tuple(values)))
             else:
@@ -246,7 +248,9 @@ def places_in(whole: Tensor) -> list[Any] | None:
             return [(*before, k, ...) for k in range(len(whole._inputs))]
         ends = list(itertools.accumulate((a.shape[axis] for a in whole._arrays), initial=0))
         return [(*before, slice(start, end), ...) for start, end in itertools.pairwise(ends)]
-    return whole._options["indices"] if whole._operation is assemble and _times_written(whole).max(initial=0) < 2 else None
+    return (
+        whole._options["indices"] if whole._operation is assemble and _times_written(whole).max(initial=0) < 2 else None
+    )
 
 
 def _covered(whole: Tensor) -> bool:
@@ -285,7 +289,12 @@ def writes(operation: Any) -> bool:
 
 def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
     one = np.ones((), out.dtype)
-    calls = (np.negative, (values[0], out)), (_quiet_exp, (out,)), (np.add, (out, one, out)), (np.reciprocal, (out, out))
+    calls = (
+        (np.negative, (values[0], out)),
+        (_quiet_exp, (out,)),
+        (np.add, (out, one, out)),
+        (np.reciprocal, (out, out)),
+    )
     return list(calls)
 
 
@@ -331,7 +340,9 @@ def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
         terms.append(term)
     terms.append(g)
     whole = None
-    products = [term._inputs for term in terms if term.operation == "matmul" and term._inputs[0].operation == "swapaxes"]
+    products = [
+        term._inputs for term in terms if term.operation == "matmul" and term._inputs[0].operation == "swapaxes"
+    ]
     sums = [term._inputs[0] for term in terms if term.operation == "reshape" and term.ndim == 1]
     sums = [x._inputs[0] if x.operation == "sum" and x._options.get("axis") == (0,) else x for x in sums]
     if len(products) == len(terms) > 1 and all(a.ndim == b.ndim == 2 for a, b in products):
@@ -359,19 +370,18 @@ class Replay:
         if any(isinstance(x, Tensor) and x.requires_grad for x in arrays):
             raise ValueError("a replayed step takes arrays and constants; detach a carried state: tg.detach(state)")
         with self._lock:
-            recording = self._recordings.pop(signature, None)
+            recording = self._recordings.get(signature)
             if recording is not None and recording.outdated():
                 self._recordings.clear()
                 recording = None
             if recording is None:
                 recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps)
-                values = recording.first
-            else:
-                values = recording.program.run(arrays)
-            self._recordings[signature] = recording  # the last one used stands last
-            if len(self._recordings) > self._limit:
-                self._recordings.popitem(last=False)
-            return recording.delivered(values)
+                self._recordings[signature] = recording
+                if len(self._recordings) > self._limit:
+                    self._recordings.popitem(last=False)
+                return recording.delivered(recording.first)
+            self._recordings.move_to_end(signature)
+            return recording.delivered(recording.program.run(arrays))
 
     @property
     def program(self) -> Program:
@@ -384,7 +394,9 @@ class Replay:
 class _Recording:
     """A program, with what is needed to deliver its results and to see that it is out of date."""
 
-    def __init__(self, function: Callable[..., Any], signature: Any, arrays: list[Any], wrt: Any, stack_steps: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: Any, arrays: list[Any], wrt: Any, stack_steps: bool
+    ) -> None:
         inputs = [Tensor(x._array if isinstance(x, Tensor) else x) for x in arrays]
         arguments = rebuilt(signature, iter(inputs))
         for name, argument in zip(_parameter_names(function, len(arguments)), arguments, strict=True):
@@ -392,7 +404,7 @@ class _Recording:
             flattened(argument, parts)
             for k, x in enumerate(parts, start=1):
                 x.named(name if len(parts) == 1 else f"{name}_{k}")
-        self._settings = [setting for module in _modules(function, wrt) for setting in _settings(vars(module))]
+        self._watch = Watch(function, wrt)
         with Recording(lambda context: context._replace(recording=True, tracing=True)):
             loss, extras = _loss_and_extras(function(*arguments))
             leaves: list[Any] = []
@@ -404,7 +416,8 @@ class _Recording:
             for x in (*self._parameters, *leaves):
                 if not isinstance(x, Tensor):
                     raise TypeError(f"a replayed step returns tensors, got {type(x).__name__} among its extras")
-            results, rows = {"loss": loss}, {}
+            results = {"loss": loss}
+            rows: dict[Any, Tensor] = {}
             for k, x in enumerate(self._parameters):
                 g = arrived[x] if x in arrived else Tensor(np.zeros(x.shape, x.dtype))
                 arrived[x] = results[f"gradient{k}"] = stacked(g, rows) if stack_steps else g
@@ -414,10 +427,8 @@ class _Recording:
         self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()})
 
     def outdated(self) -> bool:
-        """Whether what the recording took for granted has changed: a setting or tensor of a module, a requires_grad."""
-        return any(_missing(owner, key, value) for owner, key, value in self._settings) or any(
-            x.requires_grad is not flag for x, flag in self._flags
-        )
+        """Whether what the recording took for granted has changed."""
+        return self._watch.changed() or any(x.requires_grad is not flag for x, flag in self._flags)
 
     def delivered(self, values: list[Array]) -> Any:
         """Add the gradients to the parameters; return the loss, and the extras if there are any, as constants."""
@@ -442,31 +453,51 @@ def _loss_and_extras(result: Any) -> tuple[Tensor, Any]:
     return loss, extras
 
 
-def _modules(function: Any, wrt: Any) -> Iterator[Module]:
-    """The modules that a function can reach by its own names, and all their parts: what they are set to is recorded."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    reached = [wrt, function, getattr(function, "__self__", None)]
-    if inspect.isfunction(inspect.unwrap(getattr(function, "__func__", function))):
-        variables = inspect.getclosurevars(getattr(function, "__func__", function))
-        reached += [*variables.nonlocals.values(), *variables.globals.values()]
-    found = (module for x in reached if isinstance(x, Module) for module in x.modules())
-    return iter(dict.fromkeys(found))
+class Watch:
+    """What a recording takes for granted: the values of the names that a function uses, and of modules' attributes."""
 
+    def __init__(self, function: Any, wrt: Any) -> None:
+        self._seen: list[tuple[Callable[[], Sequence[Any]], Sequence[Any]]] = []
+        self._known: set[int] = set()
+        self._look_into(wrt)
+        self._look_into(function)
 
-def _settings(owner: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """(owner, key, value) for every entry of a module's attributes, and of the lists and dicts among them."""
-    for key, value in list(owner.items() if isinstance(owner, dict) else enumerate(owner)):
-        yield owner, key, value
-        if isinstance(value, (dict, list)):
-            yield from _settings(value)
+    def changed(self) -> bool:
+        for look, before in self._seen:
+            now = look()
+            if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
+                return True
+        return False
 
+    def _look_into(self, thing: Any, owned: bool = False) -> None:
+        """`owned`: a list or dict among a module's attributes; others may be large, and are known by identity only."""
+        if id(thing) in self._known:
+            return
+        self._known.add(id(thing))
+        if isinstance(thing, functools.partial):
+            for part in (thing.func, *thing.args, *thing.keywords.values()):
+                self._look_into(part)
+        elif inspect.ismethod(thing):
+            self._look_into(thing.__self__)
+            self._look_into(thing.__func__)
+        elif inspect.isfunction(thing):
+            if not thing.__module__.startswith("tinygrad_seq."):  # whose own names do not change
+                cells, names, home = thing.__closure__ or (), thing.__code__.co_names, thing.__globals__
+                self._keep(lambda: [cell.cell_contents for cell in cells])
+                self._keep(lambda: [home.get(name) for name in names])
+        elif isinstance(thing, Module) or (
+            callable(thing) and hasattr(thing, "__dict__") and not isinstance(thing, type)
+        ):
+            self._keep(lambda: list(vars(thing).values()), owned=True)
+            self._look_into(type(thing).__call__)
+        elif owned and isinstance(thing, (dict, list)):
+            self._keep(lambda: list(thing.values() if isinstance(thing, dict) else thing), owned=True)
 
-def _missing(owner: Any, key: Any, value: Any) -> bool:
-    try:
-        return owner[key] is not value
-    except LookupError:
-        return True
+    def _keep(self, look: Callable[[], Sequence[Any]], owned: bool = False) -> None:
+        values = look()
+        self._seen.append((look, values))
+        for value in values:
+            self._look_into(value, owned)
 
 
 def replay(
@@ -488,8 +519,9 @@ def replay(
 
     What cannot be replayed is a Python branch that reads a value: reading one (`float`, `bool`, `.item()`, `.data`)
     raises RuntimeError while recording. An array that changes from call to call must be an argument: another one is
-    a constant. A changed setting of a module that the function names (its mode, a requires_grad, another tensor) is
-    noticed, and the step recorded anew.
+    a constant, and so are numbers drawn outside tensor operations. When a name that the function uses is bound to
+    something else, or an attribute of a module that it reaches has changed (its mode, a tensor, a requires_grad), the
+    step is recorded anew.
 
     >>> import tinygrad_seq as tg
     >>> w = tg.Tensor(3.0, requires_grad=True, name="w")

@@ -26,7 +26,8 @@ def flattened(value: Any, leaves: list[Any]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return "constant", type(value), value
     raise TypeError(
-        f"arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them were expected, got {type(value).__name__}"
+        "expected arrays, tensors, numbers, texts, None, or tuples, lists and dicts of them, got "
+        f"{type(value).__name__}"
     )
 
 

@@ -31,8 +31,8 @@ def collect(results: Iterable[Tensor]) -> list[Tensor]:
         if inputs is None:
             raise TapeReleasedError(
                 f"backward ran into {t.label()} (made by {t.operation}), whose tape an earlier backward has released: "
-                "carry the state on with .detach() (truncated BPTT), or call backward once on the sum of the losses; "
-                "retain_graph=True keeps a tape for a second reading"
+                "carry the state on with .detach() (truncated BPTT), call backward once on the sum of the losses, or "
+                "keep the tape with retain_graph=True"
             )
         for i in t._needs:
             x = inputs[i]
@@ -172,6 +172,8 @@ def backward(result: Tensor, seed: Any = None, retain_graph: bool = False) -> No
     scalar and has no seed, and where the seed has another shape; no `grad` is changed then.
     """
     arrived = seeded([result], seed)
+    if CONTEXT.get().tracing:
+        raise RuntimeError("a replayed step returns its loss; backward is part of the replay. Use tg.grad inside it")
     leaves = sweep(collect([result]), arrived, release=not retain_graph)
     for x, g in leaves.items():
         if x._operation is None:
@@ -202,14 +204,13 @@ def grad(
     (27.0, 18.0)
     """
     ys = [y] if isinstance(y, Tensor) else list(y)
+    create_graph = create_graph or CONTEXT.get().tracing  # a replay computes it anew
     wanted = [xs] if isinstance(xs, Tensor) else list(xs)
     order, crosses = towards(ys, wanted, holding)
     with enable_grad():
         arrived = sweep(order, seeded(ys, seed, create_graph), crosses, create_graph)
-    gradients = []
-    for x in wanted:
-        g = arrived.get(x, np.zeros(x.shape, x.dtype))
-        gradients.append((g if isinstance(g, Tensor) else Tensor(g)) if create_graph else np.array(g))
+    found = [arrived.get(x, np.zeros(x.shape, x.dtype)) for x in wanted]
+    gradients = [g if isinstance(g, Tensor) else Tensor(g) if create_graph else np.array(g) for g in found]
     return gradients[0] if isinstance(xs, Tensor) else gradients
 
 
@@ -223,7 +224,7 @@ def towards(
     tape = collect(ys)
     held, on_the_way, order = on_tape(holding, tape), set(xs), []
     for t in tape:
-        if any(t._inputs[i] in on_the_way and t._inputs[i] not in held for i in t._needs):
+        if t not in held and any(t._inputs[i] in on_the_way and t._inputs[i] not in held for i in t._needs):
             on_the_way.add(t)
             order.append(t)
     return order, lambda t, i: t._inputs[i] in on_the_way and t._inputs[i] not in held

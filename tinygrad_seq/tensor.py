@@ -84,8 +84,7 @@ class Tensor(Signatures):
         """
         if CONTEXT.get().tracing and (self._number or not self._where.tracing):  # else it was made meanwhile
             raise RuntimeError(
-                f"the values of {self.label()} were read while a replay was recorded; what depends on them would be "
-                "frozen. Keep to tensor operations, or call the function without replay"
+                f"{self.label()} was read while a replay was recorded: what depends on it would be frozen"
             )
         view = self._array.view()
         view.flags.writeable = False
@@ -133,10 +132,6 @@ class Tensor(Signatures):
         """How messages and tables call it: its name, else what made it, with its step."""
         what = self.name or (f"the result of {self.operation}" if self._operation else "an unnamed tensor")
         return what if self.step is None else f"{what} at step {self.step}"
-
-    def detach(self) -> Tensor:
-        """The same values (shared, read-only) without the edge: the value crosses, the credit does not."""
-        return Tensor.__new__(Tensor)._become_leaf(self._array, self.name)
 
     def zero_grad(self) -> None:
         """Forget the gradient: `grad` is None again."""
