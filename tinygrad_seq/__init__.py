@@ -22,6 +22,7 @@ from .compositions import (
     take,
     var,
 )  # fmt: skip
+from .fit import Training, fit, interruptible
 from .nn.unrolling import detach
 from .ops import (
     abs,
@@ -65,7 +66,9 @@ from .ops import (
 )  # fmt: skip
 from .primitive import Part, enable_grad, no_grad, primitive, scope, step
 from .replay import Program, Replay, replay
-from .reading import Flow, Tape, hvp, jacobian
+from .ledger import Use
+from .reading import Flow, Tape, hvp, jacobian, state_jacobian
+from .table import Matrix, Table
 from .tape import TapeReleasedError, grad
 from .tensor import Tensor
 
@@ -73,11 +76,11 @@ concatenate = concat
 
 __version__ = "0.1.0"
 __all__ = [
-    "Flow", "Part", "Program", "Replay", "Tape", "TapeReleasedError", "Tensor", "abs", "add", "astype", "broadcast_to", "clip", "concat",
+    "Flow", "Matrix", "Part", "Program", "Replay", "Table", "Tape", "TapeReleasedError", "Tensor", "Use", "Training", "abs", "add", "astype", "broadcast_to", "clip", "concat",
     "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "einsum", "embedding", "enable_grad", "exp",
-    "expand_dims", "expm1", "flip", "grad", "hvp", "jacobian", "load", "log", "log1p", "log_softmax", "logsigmoid",
+    "expand_dims", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log", "log1p", "log_softmax", "logsigmoid",
     "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn", "no_grad",
     "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay", "reshape", "save", "scope", "sigmoid", "sign",
-    "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "std", "step", "subtract", "sum",
+    "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum",
     "swapaxes", "take", "tanh", "transpose", "var", "where",
 ]  # fmt: skip

@@ -1,0 +1,218 @@
+"""The training loop: it does what one writes by hand, can be stopped and resumed at any update, and says what broke."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import tinygrad_seq as tg
+
+
+class Model(tg.nn.Module):
+    def __init__(self, seed=0, dropout=0.3):
+        rng = np.random.default_rng(seed)
+        self.recurrent = tg.nn.GRU(2, 4, layers=2, dropout=dropout, rng=rng)
+        self.readout = tg.nn.Linear(4, 1, rng=rng)
+
+    def step(self, xs, targets, state):
+        outputs, state = self.recurrent(xs, state)
+        return tg.nn.mse(self.readout(outputs[-1]), targets), state
+
+
+def batches(seed=5):
+    """A stream drawn from one generator, without end."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield tg.data.adding_problem(rng, 6, 3)
+
+
+def batch_number(update):
+    """The same kind of batches, as a function of the number of updates made before."""
+    return tg.data.adding_problem(100 + update, 6, 3)
+
+
+def trained(updates, model=None, stream=batches, **options):
+    model = model or Model()
+    optimiser = tg.optim.Adam(model.parameters(), lr=tg.optim.cosine(0.05, 8))
+    source = stream if stream is batch_number else stream()
+    run = tg.fit(
+        model.step, source, optimiser, state=model.recurrent.initial_state((3,)), model=model, updates=updates,
+        clip=0.5, **options,
+    )  # fmt: skip
+    return run, {**model.state_dict(), **optimiser.state_dict()}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].tobytes() == b[name].tobytes(), name
+
+
+def test_fit_does_what_one_writes_by_hand_bit_for_bit():
+    run, fitted = trained(4)
+    model = Model()
+    optimiser = tg.optim.Adam(model.parameters(), lr=tg.optim.cosine(0.05, 8))
+    stream, state, losses = batches(), model.recurrent.initial_state((3,)), []
+    for _ in range(4):
+        loss, state = model.step(*next(stream), state)
+        loss.backward()
+        state = tg.detach(state)
+        tg.optim.clip_grad_norm(model.parameters(), 0.5)
+        optimiser.step()
+        optimiser.zero_grad()
+        losses.append(loss.item())
+    assert run.losses == losses and run.updates == 4 and not run.interrupted
+    assert run.state[1][0].data.tobytes() == state[1][0].data.tobytes() and not run.state[1][0].requires_grad
+    assert_same(fitted, {**model.state_dict(), **optimiser.state_dict()})
+
+
+@pytest.mark.parametrize("stream", [batches, batch_number])
+@pytest.mark.parametrize("stopped", range(7))
+def test_a_run_resumed_after_any_update_goes_on_bitwise(stopped, stream, tmp_path):
+    path = tmp_path / "run.npz"
+    whole, expected = trained(6, stream=stream)
+    first, _ = trained(stopped, stream=stream, checkpoint=path, every=2)
+    second, resumed = trained(6, Model(seed=9), stream, checkpoint=path, resume=True, every=4)
+    if stopped == 0:
+        assert first.losses == []
+        assert second.losses != whole.losses  # nothing was saved, so there is nothing to resume: another start
+    else:
+        assert first.losses + second.losses == whole.losses
+        assert_same(resumed, expected)
+
+
+def test_a_replayed_step_trains_as_the_step_itself():
+    def run(wrap):
+        model = Model(dropout=0.0)
+        optimiser = tg.optim.Adam(model.parameters(), lr=0.01)
+        start = model.recurrent.initial_state((3,))
+        return tg.fit(wrap(model), batches(), optimiser, state=start, updates=5, clip=0.5).losses
+
+    assert run(lambda model: tg.replay(model.step, wrt=model.parameters())) == run(lambda model: model.step)
+
+
+def test_it_ends_with_the_batches_or_with_the_updates():
+    w = tg.Tensor(1.0, requires_grad=True)
+    five = [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert tg.fit(lambda x: w * x, five, tg.optim.SGD([w], 0.0)).losses == five
+    assert tg.fit(lambda x: w * x, five, tg.optim.SGD([w], 0.0), updates=2).losses == five[:2]
+    assert tg.fit(lambda x: w * x, five, tg.optim.SGD([w], 0.0), updates=0).losses == []
+
+
+def test_evaluation_records_nothing_and_comes_at_every_so_many_updates_and_at_the_end():
+    w = tg.Tensor(1.0, requires_grad=True)
+    run = tg.fit(
+        lambda x: w * x, [1.0] * 5, tg.optim.SGD([w], 0.5), evaluate=lambda: ((w * 2).requires_grad, w.item()), every=2
+    )
+    assert run.evaluations == [(2, (False, 0.0)), (4, (False, -1.0)), (5, (False, -1.5))]
+
+
+# --- stopping
+
+
+def test_ctrl_c_finishes_the_update_saves_and_can_be_resumed_bitwise(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    path, expected = tmp_path / "run.npz", trained(6)[1]
+    model = Model()
+    step, calls = model.step, []
+
+    def interrupted_step(*batch):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(*batch)
+
+    model.step = interrupted_step
+    run, _ = trained(6, model, checkpoint=path)
+    assert run.interrupted and run.updates == 3 and len(calls) == 3
+    assert signal.getsignal(signal.SIGINT) is before
+    _, resumed = trained(6, Model(seed=4), checkpoint=path, resume=True)
+    assert_same(resumed, expected)
+
+
+def test_a_second_ctrl_c_breaks_in():
+    before = signal.getsignal(signal.SIGINT)
+    with tg.interruptible() as stopped:
+        assert not stopped()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_fit_runs_in_a_thread_too():
+    w = tg.Tensor(1.0, requires_grad=True)
+    runs = []
+    thread = threading.Thread(
+        target=lambda: runs.append(tg.fit(lambda x: w * x, [1.0], tg.optim.SGD([w], 0.5)).updates)
+    )
+    thread.start(), thread.join()
+    assert runs == [1] and w.item() == 0.5
+
+
+# --- progress
+
+
+def test_it_is_quiet_where_nobody_looks_and_tells_where_one_asks(capsys):
+    trained(3)
+    assert capsys.readouterr() == ("", "")
+    trained(3, show=True, every=2, evaluate=lambda: 0.25)
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, last = err.splitlines()
+    assert first.startswith("update 2 of 3   loss ") and last.startswith("update 3 of 3   loss ")
+    assert "evaluation 0.25" in first and "updates per second" in first and last.endswith("0 s left")
+
+
+# --- what broke
+
+
+def unrolled(w, xs, f):
+    h = tg.Tensor(0.0)
+    for t, x in enumerate(xs, start=1):
+        with tg.step(t):
+            h = f(w * h, x).named("h")
+    return h
+
+
+@pytest.mark.parametrize(
+    ("f", "xs", "message"),
+    [
+        (lambda a, x: (a + x).exp(), [1.0, 800.0, -1e9, 0.0],
+         r"update 2: the loss is inf; the first value that is not finite is h at step 2"),
+        (lambda a, x: tg.sqrt(a * x), [1.0, 1.0, 1.0, 1.0],
+         r"update 2: the gradient of parameter 1 \(w\) is not finite; nothing was clipped; on the way back the "
+         r"gradient is first not finite at .* at step 4"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:(divide|invalid|overflow).*:RuntimeWarning")
+def test_what_is_not_finite_is_named_with_its_step_and_nothing_is_updated(f, xs, message):
+    v, w = tg.Tensor(1.0, requires_grad=True, name="v"), tg.Tensor(1.0, requires_grad=True, name="w")
+    optimiser = tg.optim.Adam([v, w], lr=0.125)
+
+    def step(good, bad):
+        return v * w * good if good.size else unrolled(w, bad, f)
+
+    good, bad = (np.array(2.0), np.zeros(0)), (np.zeros(0), np.array(xs))
+    with pytest.raises(FloatingPointError, match=message):
+        tg.fit(step, [good, bad, good], optimiser)
+    assert optimiser.updates == 1 and v.item() == w.item() == pytest.approx(0.875)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"every": 0}, ValueError, "every >= 1, got 0"),
+        ({"resume": True}, ValueError, "for resume=True the path of a checkpoint"),
+        ({"step": lambda x: None}, TypeError, r"returns its loss as a tensor, or \(loss, state\); got NoneType"),
+        ({"clip": -1.0}, ValueError, "max_norm >= 0"),
+    ],
+)
+def test_bad_input_is_refused(options, error, message):
+    w = tg.Tensor(1.0, requires_grad=True)
+    with pytest.raises(error, match=message):
+        tg.fit(**{"step": lambda x: w * x, "batches": [1.0], "optimiser": tg.optim.SGD([w], 0.1)} | options)
+    assert w.item() == 1.0
