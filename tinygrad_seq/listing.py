@@ -199,7 +199,7 @@ def _literal(array: Array) -> str:
 
 
 def _functions_of(operations: Iterable[Any]) -> list[str]:
-    """The source of the forward functions that are called by name, and of those functions of numerics they call."""
+    """The source of the forward functions that are called by name, and what they need from numerics."""
     known: dict[str, Callable[..., Any]] = dict(inspect.getmembers(numerics, inspect.isfunction))
     waiting = []
     for operation in set(operations):
@@ -213,7 +213,12 @@ def _functions_of(operations: Iterable[Any]) -> list[str]:
         if inspect.isfunction(function) and function.__name__ not in ("<lambda>", *found):
             found[function.__name__] = source = _without_annotations(inspect.getsource(function))
             waiting += [known[name] for name in re.findall(r"(?<![\w.])(\w+)\(", source) if name in known]
-    return [found[name] for name in sorted(found)]
+    constants = [
+        ast.unparse(node)
+        for node in ast.parse(inspect.getsource(numerics)).body
+        if isinstance(node, ast.Assign) and any(ast.unparse(node.targets[0]) in source for source in found.values())
+    ]
+    return ["\n".join(constants)] * bool(constants) + [found[name] for name in sorted(found)]
 
 
 def _without_annotations(source: str) -> str:

@@ -10,6 +10,12 @@ from typing import Any
 import numpy as np
 
 
+# Constants as arrays: NumPy would convert a Python number at every call. LARGEST: what exp can take.
+INFINITY = np.asarray(np.inf, np.float16)
+ONE = {np.dtype(t): np.ones((), t) for t in (np.float16, np.float32, np.float64, np.complex64, np.complex128)}
+LARGEST = {np.dtype(t): np.asarray(np.nextafter(np.log(np.finfo(t).max), t(0))) for t in (np.float32, np.float64)}
+
+
 def floating(x: Any) -> Any:
     """x as an array of real or complex floats: what may be computed on in place."""
     x = np.asarray(x)
@@ -17,11 +23,19 @@ def floating(x: Any) -> Any:
 
 
 def sigmoid(x: Any, out: Any = None) -> Any:
-    e = np.asarray(np.negative(floating(x), out))
-    with np.errstate(over="ignore"):  # 1/(1 + inf) is the right 0, and no other form keeps the tails' digits
-        np.exp(e, e)
-    np.add(e, 1, e)
+    """1 / (1 + exp(-x)): no other form keeps the digits of both tails."""
+    e = quiet_exp(np.asarray(np.negative(floating(x), out)))
+    np.add(e, ONE.get(e.dtype, 1), e)
     return np.reciprocal(e, e)
+
+
+def quiet_exp(e: Any) -> Any:
+    """exp(e) in place, inf where it overflows, without NumPy's warning: 1 / (1 + inf) is the right 0."""
+    if e.dtype in LARGEST and e.size < 5000:  # silencing the warning costs as much as a few thousand exponentials
+        np.copyto(e, INFINITY, where=e > LARGEST[e.dtype])
+        return np.exp(e, e)
+    with np.errstate(over="ignore"):
+        return np.exp(e, e)
 
 
 def relu(x: Any, out: Any = None) -> Any:
@@ -29,7 +43,7 @@ def relu(x: Any, out: Any = None) -> Any:
 
 
 def sum(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
-    return np.add.reduce(x, axis, out=out, keepdims=keepdims)  # type: ignore[call-overload]
+    return np.add.reduce(x, axis, out=out, keepdims=keepdims)
 
 
 def max(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:

@@ -289,18 +289,10 @@ def writes(operation: Any) -> bool:
 
 def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
     one = np.ones((), out.dtype)
-    calls = (
-        (np.negative, (values[0], out)),
-        (_quiet_exp, (out,)),
-        (np.add, (out, one, out)),
+    return [
+        (np.negative, (values[0], out)), (numerics.quiet_exp, (out,)), (np.add, (out, one, out)),
         (np.reciprocal, (out, out)),
-    )
-    return list(calls)
-
-
-def _quiet_exp(out: Array) -> None:
-    with np.errstate(over="ignore"):
-        np.exp(out, out)
+    ]  # fmt: skip
 
 
 # The same computations as the forward functions make, without a Python function around them.
