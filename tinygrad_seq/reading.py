@@ -5,14 +5,26 @@ A reading is pure: it changes no `grad`, releases nothing, and can be repeated w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain as chained
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any, overload
 
 import numpy as np
 
+from . import diagnosis
+from .chain import chain
+from .ledger import Entry, Ledger, Readers, Uses, contributions, digits, heading, look, readers, unwritable, whole
+from .primitive import enable_grad
 from .signatures import Array
+from .table import Matrix, Table, aligned
 from .tape import collect, grad, on_tape, seeded, sweep, towards
 from .tensor import Tensor
+from .visibility import Place, called, each_of, who_sees_whom
+from .walk import Visit, shown, walk
 
 
 def jacobian(y: Tensor, x: Tensor, holding: Iterable[Tensor] = ()) -> Array:
@@ -58,6 +70,91 @@ def hvp(y: Tensor, x: Any, v: Any) -> Any:
     slopes = [(g * u).sum() for g, u in pairs if g._requires]
     seconds = grad(slopes, xs) if slopes else [np.zeros(xi.shape, xi.dtype) for xi in xs]
     return seconds[0] if isinstance(x, Tensor) else seconds
+
+
+class StateJacobian(Mapping[tuple[str, str], Array]):
+    """The Jacobian of one step of a cell, new state by old state, in named blocks: `jacobian["c", "h"]` is ∂c/∂h_prev.
+
+    `matrix` holds all blocks, in the order of `names`, which is that of the cell's state.
+    """
+
+    def __init__(self, names: Sequence[str], sizes: Sequence[int], matrix: Array) -> None:
+        self.names, self.matrix = tuple(names), matrix
+        ends = np.cumsum(sizes)
+        self._place = {name: slice(end - n, end) for name, n, end in zip(names, sizes, ends.tolist(), strict=True)}
+
+    def __getitem__(self, block: tuple[str, str]) -> Array:
+        try:
+            new, old = block
+            return self.matrix[self._place[new], self._place[old]]
+        except (KeyError, ValueError, TypeError):
+            raise KeyError(f"the blocks are pairs (new, old) of {', '.join(self.names)}; got {block!r}") from None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((new, old) for new in self.names for old in self.names)
+
+    def __len__(self) -> int:
+        return len(self.names) ** 2
+
+    def table(self, precision: int | None = None) -> Table:
+        """The blocks: of a state of one unit the numbers, of more units the largest singular values."""
+        ones = all(block.size == 1 for block in self.values())
+        rows = [
+            (f"∂{new}", *(look(self[new, old]) if ones else np.linalg.norm(self[new, old], 2) for old in self.names))
+            for new in self.names
+        ]
+        title = "One step of the state" if ones else "One step of the state: the largest singular value of each block"
+        return Table(("", *(f"∂{old} before" for old in self.names)), rows, title, precision=precision)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+
+def state_jacobian(cell: Callable[[Any, Any], Any], x: Any, state: Any) -> StateJacobian:
+    """∂(new state)/∂(old state) of one step of a cell, `h, state = cell(x, state)`, with x held fixed.
+
+    The state is a tensor (RNN, GRU: d × d, one block) or a tuple of tensors (LSTM: 2d × 2d, four blocks). A state of
+    rows is laid out row by row. The blocks take the names of the tuple's fields (h, c for an LSTM); a single state is
+    called h. Neither the cell nor the state is changed. TypeError for a state of another kind.
+
+    >>> import tinygrad_seq as tg
+    >>> cell = tg.nn.LSTMCell(1, 1, forget_bias=0.0)
+    >>> for gate in "fiog":
+    ...     cell.set_gate(gate, W=0.0, U=0.0)
+    >>> jacobian = tg.state_jacobian(cell, [1.0], tg.nn.LSTMState(tg.Tensor([0.5]), tg.Tensor([0.0])))
+    >>> print(jacobian)  # c = ½ c_prev and h = ½ tanh(c), whatever h_prev was
+    One step of the state
+        ∂h before  ∂c before
+    ──  ─────────  ─────────
+    ∂h          0       0.25
+    ∂c          0       0.5
+    """
+    parts = state if isinstance(state, tuple) else (state,)
+    if not all(isinstance(part, (Tensor, np.ndarray)) for part in parts):
+        raise TypeError(
+            "the state of a cell is a tensor or a tuple of tensors, as cell.initial_state() gives it; got "
+            + ", ".join(type(part).__name__ for part in parts)
+        )
+    names = getattr(state, "_fields", ["h"] if len(parts) == 1 else [str(k) for k in range(len(parts))])
+    olds = [
+        Tensor(part._array if isinstance(part, Tensor) else part, requires_grad=True, name=name)
+        for part, name in zip(parts, names, strict=True)
+    ]
+    make = getattr(state, "_make", tuple)
+    with enable_grad():
+        _, new = cell(x, make(olds) if isinstance(state, tuple) else olds[0])
+    news = new if isinstance(new, tuple) else (new,)
+    blocks = [
+        [
+            (jacobian(y, old) if y.requires_grad else np.zeros((y.size, old.size))).reshape(y.size, old.size)
+            for old in olds
+        ]
+        for y in news
+    ]
+    return StateJacobian(names, [old.size for old in olds], np.block(blocks))
 
 
 class Tape(Sequence[Tensor]):
@@ -111,15 +208,39 @@ class Tape(Sequence[Tensor]):
         return collect(self.results)
 
     def __str__(self) -> str:
-        place = {t: f"%{k}" for k, t in enumerate(self, start=1)}
         rows = []
         for k, t in enumerate(self.recorded(), start=1):
-            inputs = ", ".join(_called(x, place) if isinstance(x, Tensor) else _value(np.asarray(x)) for x in t._inputs)
-            options = "".join(f", {key}={_option(value)}" for key, value in t._options.items())
             step = "" if t.step is None else f"step {t.step}"
-            rows.append((str(k), step, f"{_called(t, place)} = {t.operation}({inputs}{options})", _value(t._array)))
-        widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
-        return "\n".join("  ".join(c.ljust(n) for c, n in zip(row, widths, strict=True) if n).rstrip() for row in rows)
+            rows.append((str(k), step, self.written(t), _value(t._array)))
+        return aligned(rows)
+
+    def written(self, t: Tensor) -> str:
+        """An operation as an equation: h = multiply(w, h)."""
+        inputs = ", ".join(self.called(x) if isinstance(x, Tensor) else _value(np.asarray(x)) for x in t._inputs)
+        options = "".join(f", {key}={_option(value)}" for key, value in t._options.items())
+        return f"{self.called(t)} = {t.operation}({inputs}{options})"
+
+    def called(self, x: Tensor) -> str:
+        """How the prints call a tensor: by its name, else by its place on the tape, else by its value."""
+        return x.name or (f"%{self._place[x]}" if x in self._place else _value(x._array))
+
+    @cached_property
+    def _place(self) -> dict[Tensor, int]:
+        return {t: k for k, t in enumerate(self, start=1)}
+
+    @cached_property
+    def _readers(self) -> Readers:
+        return readers(self.recorded())
+
+    @property
+    def _steps(self) -> list[int]:
+        """The time steps that operations on this tape belong to, in order."""
+        return sorted({t.step for t in self if t.step is not None})
+
+    @property
+    def _names(self) -> list[str]:
+        """The names that tensors on this tape have."""
+        return sorted({x.name for x in self._members if x.name})
 
     def find(self, name: str, step: int | None = None) -> Any:
         """The tensor of that name at that step; without a step, all tensors of that name in time order, as a list.
@@ -129,8 +250,9 @@ class Tape(Sequence[Tensor]):
         """
         named = [x for x in (*self.leaves, *self._order) if name in (x.name, f"{x.scope}.{x.name}")]
         if not named:
-            names = sorted({x.name for x in self._members if x.name})
-            raise ValueError(f"no tensor on this tape is named {name!r}; there are {names or 'no names: use .named()'}")
+            raise ValueError(
+                f"no tensor on this tape is named {name!r}; there are {self._names or 'no names: use .named()'}"
+            )
         if step is None:
             return sorted(named, key=lambda x: -1 if x.step is None else x.step)
         at_step = [x for x in named if x.step == step]
@@ -153,60 +275,338 @@ class Tape(Sequence[Tensor]):
         """
         return Flow(self, seed, holding, cut)
 
+    def visibility(self, outputs: Sequence[Tensor] | Tensor | str, inputs: Sequence[Tensor] | Tensor | str) -> Matrix:
+        """Who can depend on whom: a Boolean matrix, a row for each output and a column for each input.
+
+        Outputs and inputs are lists of tensors on the tape; or a name, for all tensors of that name in time order; or
+        one tensor, for its entries along the first axis, each for itself. An output can depend on an input if credit
+        can go from some entry of the one to some entry of the other. That is followed entry by entry, through slices,
+        joins, products and sums alike, so what reads one step of a stacked sequence does not see the others. It is a
+        matter of the graph, of indices and of Boolean masks; that a number is 0 hides nothing.
+
+        >>> import tinygrad_seq as tg
+        >>> xs = tg.Tensor([1.0, 2.0, 3.0], requires_grad=True, name="x")
+        >>> print(tg.Tape(y := tg.cumsum(xs).named("y")).visibility(y, xs))
+        Who sees whom: ● where the row can depend on the column
+              x[0]  x[1]  x[2]
+        ────  ────  ────  ────
+        y[0]     ●     ·     ·
+        y[1]     ●     ●     ·
+        y[2]     ●     ●     ●
+        """
+        return who_sees_whom(self.recorded(), self._places(outputs), self._places(inputs))
+
+    def _places(self, what: Sequence[Tensor] | Tensor | str) -> list[Place]:
+        if isinstance(what, Tensor):
+            places = each_of(what)
+        else:
+            places = [(x, (...,)) for x in (self.find(what) if isinstance(what, str) else what)]
+            if isinstance(what, str):
+                places = [(x, index) for x, index in places if x.requires_grad]
+        for x, _ in places:
+            if x not in self:
+                raise ValueError(f"{x.label()} is not on this tape, whose named tensors are {self._names}")
+            if not x.requires_grad:
+                raise ValueError(f"{x.label()} is a constant, so nothing was recorded of it: set requires_grad=True")
+        return places
+
 
 class Flow:
-    """One backward reading of a tape: `flow[x]` is the gradient of any tensor x on it, an array of x's shape."""
+    """One backward reading of a tape: `flow[x]` is the gradient of any tensor x on it, an array of x's shape.
+
+    Where a method takes a tensor, its name will do if only one tensor on the tape has it. Printed, a flow is the
+    backward pass, one line for each thing that an operation sends.
+
+    >>> import tinygrad_seq as tg
+    >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(0.0, name="h")
+    >>> for t, x in enumerate([1.0, 0.0, 0.0], start=1):
+    ...     with tg.step(t):
+    ...         h = (x + w * h).named("h")
+    >>> flow = tg.Tape((0.5 * (h - 1.0) ** 2).named("L")).flow()
+    >>> print(flow.table("h", "w"))
+    Each use of w, and what it gives
+    step  h before     h    ∂L/∂h  contribution to ∂L/∂w
+    ────  ────────  ────  ───────  ─────────────────────
+       1       0    1     -0.1875                  0
+       2       1    0.5   -0.375                  -0.375
+       3       0.5  0.25  -0.75                   -0.375
+    ────  ────────  ────  ───────  ─────────────────────
+     sum                  = ∂L/∂w                 -0.75
+    """
 
     def __init__(self, tape: Tape, seed: Any, holding: Iterable[Tensor], cut: Iterable[tuple[int, int]]) -> None:
         self.tape = tape
         order = tape.recorded()
         self.holding = on_tape(holding, order)
-        self.cut = tuple(cut)
-        steps = sorted({t.step for t in tape if t.step is not None})
-        for boundary in self.cut:
-            if len(boundary) != 2 or boundary[1] != boundary[0] + 1 or not set(boundary) <= set(steps):
-                raise ValueError(
-                    f"a cut is a pair of neighbouring steps such as (2, 3), got {boundary!r}; this tape has "
-                    + (f"steps {steps[0]} to {steps[-1]}" if steps else "no steps: label them with tg.step(t)")
-                )
+        self.cut = tuple(self._boundary(boundary) for boundary in cut)
         self._crosses = self._may_cross if self.holding or self.cut else None
-        self._arrived = sweep(order, seeded(tape.results, seed), self._crosses)
+        self._seeds = seeded(tape.results, seed)
+        self._arrived = sweep(order, dict(self._seeds), self._crosses)
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return Ledger(self.tape._readers, self._arrived, self._seeds, self._crosses)
+
+    def _also_cut(self, boundary: tuple[int, int]) -> Flow:
+        """The same reading with one cut more."""
+        seeds = [self._seeds[y] for y in self.tape.results]
+        return Flow(self.tape, seeds[0] if len(seeds) == 1 else seeds, self.holding, (*self.cut, boundary))
+
+    def _boundary(self, boundary: Any) -> tuple[int, int]:
+        steps = self.tape._steps
+        if tuple(boundary) not in pairwise(steps):
+            raise ValueError(
+                f"a boundary lies between two neighbouring steps, as in (2, 3); got {boundary!r}, and this tape has "
+                + (f"steps {_spans(steps)}" if steps else "no steps: label them with tg.step(t)")
+            )
+        return tuple(boundary)
 
     def _may_cross(self, t: Tensor, i: int) -> bool:
         x = t._inputs[i]
-        if x in self.holding:
-            return False
-        here, there = t.step, x.step
-        return here is None or there is None or not any((here > a) != (there > a) for a, _ in self.cut)
+        held = x in self.holding or t in self.holding  # the latter where a result is held
+        return not held and not any(_apart(t, x, before) for before, _ in self.cut)
 
     def _tensor(self, x: Tensor | str) -> Tensor:
-        if isinstance(x, Tensor):
-            return x
-        found: list[Tensor] = self.tape.find(x)
-        if len(found) > 1:
-            raise ValueError(f"{len(found)} tensors are named {x!r}; say which with tape.find({x!r}, step)")
-        return found[0]
+        if isinstance(x, str):
+            found: list[Tensor] = self.tape.find(x)
+            if len(found) > 1:
+                steps = [y.step for y in found if y.step is not None]
+                where = f" (steps {_spans(steps)})" if steps else ""
+                raise ValueError(f"{len(found)} tensors are named {x!r}{where}: say which with tape.find({x!r}, step)")
+            x = found[0]
+        if x not in self.tape:
+            raise ValueError(f"{x.label()} is not on this tape, whose named tensors are {self.tape._names}")
+        if not x.requires_grad:
+            raise ValueError(f"{x.label()} is a constant, so no gradient was recorded for it: set requires_grad=True")
+        return x
+
+    def _states(self, name: str) -> tuple[Tensor | None, list[Tensor]]:
+        """The start of a state, if it has the same name, and the state at each step, in the order of recording."""
+        found = sorted(self.tape.find(name), key=attrgetter("_number"))
+        states = [x for x in found if x.step is not None and x.requires_grad and x._operation is not None]
+        if not states:
+            raise ValueError(f"{name!r} was computed at no step of this tape: label the steps with tg.step(t)")
+        if len({x.step for x in states}) < len(states):
+            scopes = sorted({f"{x.scope}.{x.name}" for x in states})
+            raise ValueError(f"several tensors at a step are named {name!r}; say which with a scope: {scopes}")
+        starts = [x for x in found if x.step is None and x._number < states[0]._number]
+        return starts[-1] if starts else None, states
+
+    def _rate(self, x: str) -> str:
+        results = self.tape.results
+        return f"∂{(results[0].name if len(results) == 1 else None) or 'L'}/∂{x}"
 
     def __getitem__(self, x: Tensor | str) -> Array:
         x = self._tensor(x)
-        if x not in self.tape:
-            names = sorted({y.name for y in self.tape._members if y.name})
-            raise ValueError(f"{x.label()} is not on this tape, whose named tensors are {names}")
-        if not x.requires_grad:
-            raise ValueError(f"{x.label()} is a constant, so no gradient was recorded for it: set requires_grad=True")
         g = self._arrived.get(x)
-        array = np.zeros(x.shape, x.dtype) if g is None else np.asarray(g).view()
-        array.flags.writeable = g is None
-        return array
+        return unwritable(np.zeros(x.shape, x.dtype) if g is None else g)
+
+    def uses(self, x: Tensor | str) -> Uses:
+        """Every use of x that something was sent back from, in time order; `.total()` is `flow[x]`, bit for bit.
+
+        Time order is step by step; the pass meets them the other way round, as recorded last to first, and each
+        `use.arrival` tells when. Operations that only move values about (transpose, reshape, slices, concat, stack)
+        are looked through, as far as the sum stays the same to the last bit: see `ledger.Ledger`.
+
+        >>> import tinygrad_seq as tg
+        >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
+        >>> [(use.argument, use.contribution.item()) for use in tg.Tape(w * w).flow().uses("w")]
+        [(0, 3.0), (1, 3.0)]
+        """
+        return self._ledger.uses(self._tensor(x))
+
+    def reach(self, x: Tensor | str) -> int | None:
+        """The earliest step at whose uses of x any credit arrived; None if at no step."""
+        return min((use.step for use in self.uses(x) if use.step is not None and use.incoming.any()), default=None)
+
+    def crossing(self, before: int, after: int) -> dict[Tensor, Array]:
+        """The credit that crosses the boundary between two steps, for each tensor by which it does: what a cut stops.
+
+        A tensor crosses if it belongs to a step on one side and is read at a step on the other. Its entry is the sum
+        of what the reading operations sent it. For all x: flow[x] = cut flow[x] + what the credit that crossed gives
+        when it is sent on from those tensors, `Tape(*tensors).flow(seed=credits)[x]` (on that tape with the same cut
+        if credit crosses in both directions). For a tensor by which alone credit crosses, that is the entry itself.
+        """
+        self._boundary((before, after))
+        credit: dict[Tensor, Array] = {}
+        for t in reversed(self.tape.recorded()):
+            places = [i for i in t._needs if _apart(t, t._inputs[i], before)]
+            places = [i for i in places if self._crosses is None or self._crosses(t, i)]
+            if not places or t not in self._arrived:
+                continue
+            for i, c in zip(places, contributions(t, self._arrived[t], places), strict=True):
+                x = t._inputs[i]
+                sent = np.array(whole(c, x, t))
+                credit[x] = credit[x] + sent if x in credit else sent
+        return {x: credit[x] for x in sorted(credit, key=attrgetter("_number"))}
+
+    def table(self, state: str, parameter: Tensor | str, entry: Entry = None, precision: int | None = None) -> Table:
+        """Step by step: the state before, the state, its gradient, and what the uses of a parameter there contribute.
+
+        The last row adds the contributions in the order of the pass, and says whether that is the gradient, bit for
+        bit. Of arrays the table shows norms (six digits of them), or with `entry=(i, j)` that entry of the
+        contributions. A dash stands where nothing arrived.
+        """
+        start, states = self._states(state)
+        w = self._tensor(parameter)
+        uses = self.uses(w)
+        at = {x.step: (before, x) for before, x in zip((start, *states), states, strict=False)}
+        rows: list[Any] = []
+        contributed, total = uses.totals(attrgetter("step"), partial(look, entry=entry))
+        for step in sorted({*at, *contributed}, key=lambda step: (step is None, step)):
+            before, x = at.get(step, (None, None))
+            rows.append((
+                step,
+                None if before is None else look(before._array),
+                None if x is None else look(x._array),
+                None if x is None or x not in self._arrived else look(self[x]),
+                contributed.get(step),
+            ))  # fmt: skip
+        name = w.name or "it"
+        mark = "=" if total.tobytes() == self[w].tobytes() else "≠"
+        rows.append(("sum", "", "", f"{mark} {self._rate(name)}", look(total, entry)))
+        heads = [heading(text, states[0]) for text in (f"{state} before", state, self._rate(state))]
+        columns = ("step", *heads, heading(f"contribution to {self._rate(name)}", w, entry))
+        precision = digits(precision, states[0].size > 1 or (entry is None and w.size > 1))
+        return Table(columns, rows, f"Each use of {name}, and what it gives", 1, precision)
+
+    def chain(self, state: str, entry: Entry = None, precision: int | None = None) -> Table:
+        """Step by step back along a state: the factor by which a step multiplies the credit, and what is left of it.
+
+        With J the Jacobian of a state by the state before: J (for more than one unit its norm), its largest singular
+        value, the product of all J so far (its largest singular value), what is left of the length of the credit
+        that the last state received, and the bound, the product of the largest singular values. With `entry=(i, j)`,
+        that entry of J and of the product.
+
+        A state that alone carries everything (RNN, GRU) leaves no other route: what is left stays within the bound.
+        An LSTM's c is half of its state. Credit goes back along h as well, and "left" counts it, but the product does
+        not: it is the cell's own chain. With h held at all steps but the last (`holding=tape.find("h")[:-1]`), both are
+        the direct path.
+        """
+        start, states = self._states(state)
+        if start is not None and start.requires_grad:
+            states = [start, *states]
+        if len(states) < 2:
+            raise ValueError(
+                f"a chain needs {state!r} at two steps at least; this tape has it at step {states[0].step}"
+            )
+        return chain(self.tape.recorded(), states, self[states[-1]], self._crosses, entry, precision)
+
+    def credit(self, losses: Sequence[Tensor] | str, x: Tensor | str, entry: Entry = None) -> Matrix:
+        """What the loss of each step (rows) sends to the uses of x at each step (columns).
+
+        `losses`: tensors on the tape, or their name. Each starts with the gradient that it has in this flow, and
+        nothing goes on from one loss into another. For an x of one entry, or with `entry`, the sum of the matrix is
+        the gradient, unless some of it passes by these losses; the title says so. Else it shows norms.
+        """
+        w = self._tensor(x)
+        sources = [self._tensor(y) for y in (self.tape.find(losses) if isinstance(losses, str) else losses)]
+        order = self.tape.recorded()
+        ends = set(sources)
+        steps = sorted({use.step for use in self.uses(w)}, key=lambda step: (step is None, step))
+
+        def crosses(t: Tensor, i: int) -> bool:
+            return t._inputs[i] not in ends and (self._crosses is None or self._crosses(t, i))
+
+        matrix, total = np.zeros((len(sources), len(steps))), np.zeros(w.shape, w.dtype)
+        for row, y in zip(matrix, sources, strict=True):
+            if y not in self._arrived:
+                continue
+            seeds = {y: self._arrived[y]}
+            behind = order[: bisect_right(order, y._number, key=attrgetter("_number"))]
+            uses = Ledger(self.tape._readers, sweep(behind, dict(seeds), crosses), seeds, crosses).uses(w)
+            contributed, subtotal = uses.totals(attrgetter("step"), partial(look, entry=entry))
+            total = total + subtotal
+            row[:] = [contributed.get(step, 0) for step in steps]
+        whole_of_it = np.allclose(total, self[w], rtol=1e-5, atol=1e-6 * np.abs(self[w]).max(initial=0))
+        name = w.name or "it"
+        title = f"What each loss sends to the uses of {name} at each step"
+        title += ", norms" if w.size != 1 and entry is None else ""
+        title += f"; the sum is {self._rate(name)}" if whole_of_it else "; some credit passes by these losses"
+        labels = [called((y, (...,))) for y in sources]
+        return Matrix(matrix, labels, ["no step" if s is None else f"step {s}" for s in steps], title)
+
+    def steps(self) -> Iterator[Visit]:
+        """The backward pass, one operation at a time: what came in, the local rate, and what was sent where."""
+        return walk(self.tape.recorded(), self._arrived, self._crosses)
+
+    def __str__(self) -> str:
+        rows: list[Any] = []
+        for visit in self.steps():
+            left: tuple[Any, ...] = (visit.step, self.tape.written(visit.tensor), shown(visit.incoming))
+            for sent in visit.sent:
+                rows.append((*left, sent.factor, sent.rate, shown(sent.contribution), self.tape.called(sent.to)))
+                left = ("", "", "")
+        leaves = [x for x in self.tape.leaves if x.requires_grad]
+        foot = [("", f"gradient of {self.tape.called(x)}", shown(self[x]), "", "", "", "") for x in leaves]
+        columns = ("step", "operation", "came in", "factor", "which is", "sent", "to")
+        return str(
+            Table(columns, [*rows, *foot], "The backward pass, from the last operation to the first", len(foot), 6)
+        )
+
+    def diagnose(self, x: Tensor | str, claimed: Any, rtol: float | None = None) -> list[str]:
+        """The usual mistakes that give exactly this wrong gradient of x on this tape, the simplest first.
+
+        Known are: the sign, counted twice, averaged over the uses, only one use counted, one use missing, the sum
+        taken for the mean (and the mean for the sum), credit cut at a step, the slope of an activation forgotten or
+        its value taken in its place, transposed. Several may fit, since they may give the same number. An empty list:
+        none does. `rtol`: how near is equal, of the largest entry (1e-9, in float32 1e-4). One reading for each step.
+        ValueError for another shape.
+
+        >>> import tinygrad_seq as tg
+        >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
+        >>> for mistake in tg.Tape(w * w).flow().diagnose("w", 3.0):
+        ...     print(mistake)
+        it was averaged over the 2 uses, which add
+        only the first use was counted
+        only the last use was counted
+        """
+        w = self._tensor(x)
+        gradient, claim = self[w], np.asarray(claimed._array if isinstance(claimed, Tensor) else claimed)
+        if claim.shape != gradient.shape:
+            raise ValueError(
+                f"{w.label()} and its gradient have shape {gradient.shape}, the claimed one has {claim.shape}: where "
+                "the forward pass broadcast it, the gradient is summed back"
+            )
+        rtol = (1e-4 if w.dtype.itemsize < 8 else 1e-9) if rtol is None else rtol
+
+        def fits(g: Array) -> bool:
+            return bool(np.allclose(claim, g, rtol=0, atol=rtol * np.abs(g).max(initial=0)))
+
+        if fits(gradient):
+            return ["nothing is wrong: this is the gradient"]
+        order = self.tape.recorded()
+        cuts = (
+            (f"the credit was cut between steps {a} and {b} (detached there)", self._also_cut((a, b))[w])
+            for a, b in pairwise(self.tape._steps)
+            if (a, b) not in self.cut
+        )
+        mistakes = chained(
+            diagnosis.of_uses(self.uses(w), gradient),
+            cuts,
+            diagnosis.of_averages(order, gradient),
+            diagnosis.of_slopes(order, self._seeds, self._crosses, w),
+        )
+        return [said for said, wrong in mistakes if fits(wrong)]
 
 
-def _called(x: Tensor, place: dict[Tensor, str]) -> str:
-    return x.name or place.get(x) or _value(x._array)
+def _apart(t: Tensor, x: Tensor, before: int) -> bool:
+    """Whether a boundary lies between the steps that two tensors belong to."""
+    here, there = t._where.step, x._where.step
+    return here is not None and there is not None and (here > before) != (there > before)
+
+
+def _spans(steps: Sequence[int]) -> str:
+    """Whole numbers in few words: 1 to 5, 8."""
+    ends = sorted(set(steps))
+    cuts = [0, *(k for k in range(1, len(ends)) if ends[k] != ends[k - 1] + 1), len(ends)]
+    runs = [ends[a:b] for a, b in pairwise(cuts)]
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def _value(array: Array) -> str:
     """A number as short as it is exact; an array by its shape."""
-    return repr(array.item()) if array.ndim == 0 else f"shape {array.shape}"
+    return str(array[()]) if array.ndim == 0 else f"shape {array.shape}"
 
 
 def _option(value: Any) -> str:
