@@ -2,6 +2,7 @@
 
 from . import data, nn, optim
 from . import methods as methods  # attaches the operators
+from . import reference as reference  # attaches the texts of the operations
 from .checkpoint import load, save
 from .compositions import (
     astype,

@@ -34,7 +34,7 @@ def _along(axis: int, place: Any) -> tuple[Any, ...]:
 
 
 def softplus(x: Any) -> Any:
-    return -logsigmoid(-x)
+    return 0.0 - logsigmoid(-x)  # which has no -0.0 far out on the left
 
 
 def clip(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -119,7 +119,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 
 def dot(a: Any, b: Any) -> Any:
-    dimensions = [getattr(x, "ndim", 0) for x in (a, b)]
+    dimensions = [x.ndim if isinstance(x, Tensor) else np.ndim(x) for x in (a, b)]
     if builtins.max(dimensions) > 2:
         raise ValueError("dot takes numbers, vectors and matrices; matmul is for batches, einsum for the rest")
     return a * b if 0 in dimensions else matmul(a, b)

@@ -95,6 +95,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Any:
 def norm(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     largest = np.abs(floating(x)).max(axis=axis, keepdims=True, initial=0)
     scale = np.where((largest > 0) & (largest < np.inf), largest, 1).astype(largest.dtype)
+    scale = scale / (2 * np.frexp(scale)[0])  # a power of two: dividing by it rounds nothing
     unit = x / scale  # neither overflows nor underflows when squared
     total = np.sqrt((unit * unit).sum(axis=axis, keepdims=True)) * scale
     return total if keepdims else total.squeeze(axis)
