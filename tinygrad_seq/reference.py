@@ -428,7 +428,7 @@ REFERENCE = {
 
         ValueError for another mode than "constant", for negative widths and for pairs that do not fit the axes.
         """,
-    "take": """The entries at `indices` along `axis` (None: of the flattened x); one that is taken twice gets both gradients.
+    "take": """The entries at `indices` along `axis` (None: of the flattened x); one taken twice gets both gradients.
 
         >>> x = tg.Tensor([1.0, 2.0, 3.0], requires_grad=True)
         >>> y = tg.take(x, [2, 0, 2])
