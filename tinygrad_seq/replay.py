@@ -51,7 +51,8 @@ class Program:
         self._results = [plan.place[y] for y in results.values()]
         self._inputs = [plan.place.get(x) for x in inputs]  # None: nothing depends on it
         given = set(inputs)
-        self._sources = [(x, plan.place[x]) for x in leaves if changes(x) and x not in given]
+        self.leaves = [x for x in leaves if changes(x) and x not in given]
+        self._sources = [(x, plan.place[x]) for x in self.leaves]
         self._listing = Listing(operations, leaves, inputs, parameters, results, gradient_of)
         self._arithmetic = 0
         for t in operations:
@@ -134,24 +135,25 @@ class _Plan:
             if changes(x):
                 self.place[x] = np.array(x._array)
                 self.buffers.append(self.place[x])
+        self._viewed = {t: x for t in operations if (x := viewed(t)) is not None}
         self._claims: dict[Tensor, tuple[Tensor, Any]] = {}  # part: the whole, and its place in it
         self._parts: dict[Tensor, list[tuple[Tensor, Any, bool]]] = {}  # of a whole: part, place, computed there?
         self._claim_places(operations, results)
         self._root: dict[Tensor, Tensor] = {}
         for t in reversed(operations):  # wholes before their parts
-            if viewed(t) is None:
+            if t not in self._viewed:
                 self._root[t] = self._root[self._claims[t][0]] if t in self._claims else t
-        for t in operations:
-            base = viewed(t)
-            if base is not None and base in self._root:
-                self._root[t] = self._root[base]
+        for t, x in self._viewed.items():
+            if x in self._root:
+                self._root[t] = self._root[x]
         last: dict[Tensor, float] = {}
-        for k, t in enumerate(operations):
-            last |= {self._root[x]: k for x in t._inputs if isinstance(x, Tensor) and x in self._root}
+        inputs = [[x for x in t._inputs if isinstance(x, Tensor) and x in self._root] for t in operations]
+        for k, read in enumerate(inputs):
+            for x in read:
+                last[self._root[x]] = k
         last |= {self._root[y]: math.inf for y in results if y in self._root}
-        for k, t in enumerate(operations):
-            inputs = {x for x in t._inputs if isinstance(x, Tensor) and x in self._root}
-            self._compute(t, {x for x in inputs if last[self._root[x]] == k})
+        for k, (t, read) in enumerate(zip(operations, inputs, strict=True)):
+            self._compute(t, [x for x in read if last[self._root[x]] == k])
 
     def _claim_places(self, operations: list[Tensor], results: Sequence[Tensor]) -> None:
         """Let parts be computed in their places: where nobody else reads them, or they look the same to everybody."""
@@ -160,7 +162,7 @@ class _Plan:
             for x in t._inputs:
                 if isinstance(x, Tensor):
                     readers[x] = readers.get(x, 0) + 1
-        computed = {t for t in operations if viewed(t) is None}
+        computed = set(operations).difference(self._viewed)
         for whole in operations:
             indices = places_in(whole)
             if indices is None:
@@ -177,12 +179,12 @@ class _Plan:
                     self._claims[part] = whole, index
                 self._parts[whole].append((part, index, claimed))
 
-    def _compute(self, t: Tensor, dying: set[Tensor]) -> None:
+    def _compute(self, t: Tensor, dying: list[Tensor]) -> None:
         """Give t a place, add the calls that fill it, and free what t was the last to read."""
         operation, options = t._operation, t._options
         values = [self.place[x] if isinstance(x, Tensor) else a for x, a in zip(t._inputs, t._arrays, strict=True)]
         taken = None
-        if viewed(t) is not None:
+        if t in self._viewed:
             self.place[t] = operation.forward(*values, **options)
         else:
             taken = self._taken_over(t, dying)
@@ -202,11 +204,12 @@ class _Plan:
                 self.calls.append((functools.partial(operation.forward, out=out, **options), tuple(values)))
             else:
                 self.calls.append((_copied, (functools.partial(operation.forward, **options), out, *values)))
-        for root in {self._root[x] for x in dying} - {taken}:
-            buffer = self._bytes.pop(root)
-            self._free.setdefault(buffer.nbytes, []).append(buffer)
+        for root in dict.fromkeys(self._root[x] for x in dying):
+            if root is not taken:
+                buffer = self._bytes.pop(root)
+                self._free.setdefault(buffer.nbytes, []).append(buffer)
 
-    def _taken_over(self, t: Tensor, dying: set[Tensor]) -> Tensor | None:
+    def _taken_over(self, t: Tensor, dying: list[Tensor]) -> Tensor | None:
         """A dying input over which t may be written, whose place it then has."""
         if t not in self._claims and elementwise(t._operation):
             for x in dying:
@@ -234,6 +237,8 @@ class _Plan:
             waiting = [np.empty(t._array.nbytes, np.uint8)]
             self.buffers += waiting
         self._bytes[t] = waiting.pop()
+        if t._array.flags.c_contiguous:
+            return self._bytes[t].view(t.dtype).reshape(t.shape)
         axes = sorted(range(t.ndim), key=lambda i: -abs(t._array.strides[i]))
         shaped = self._bytes[t].view(t.dtype).reshape([t.shape[i] for i in axes])
         return shaped.transpose(np.argsort(axes).tolist())
@@ -401,8 +406,9 @@ class _Recording:
             loss, extras = _loss_and_extras(function(*arguments))
             leaves: list[Any] = []
             self._extras = flattened(extras, leaves)
-            trained = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad]
-            self._parameters = trained if wrt is None else list(wrt.parameters() if isinstance(wrt, Module) else wrt)
+            if wrt is None:
+                wrt = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad]
+            self._parameters = list(wrt.parameters() if isinstance(wrt, Module) else wrt)
             order, crosses = towards([loss], self._parameters)
             arrived = sweep(order, seeded([loss], None, graph=True), crosses, graph=True)
             for x in (*self._parameters, *leaves):
@@ -415,8 +421,8 @@ class _Recording:
                 arrived[x] = results[f"gradient{k}"] = stacked(g, rows) if stack_steps else g
         results |= {f"extra{k}": x for k, x in enumerate(leaves)}
         self.first = [np.array(y._array) for y in results.values()]
-        self._flags = [(x, x.requires_grad) for x in recorded(results.values())[1] if changes(x)]
         self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()})
+        self._flags = [(x, x.requires_grad) for x in self.program.leaves]
 
     def outdated(self) -> bool:
         """Whether what the recording took for granted has changed."""
@@ -473,7 +479,7 @@ class Watch:
             self._look_into(thing.__self__)
             self._look_into(thing.__func__)
         elif inspect.isfunction(thing):
-            if not thing.__module__.startswith("tinygrad_seq."):  # whose own names do not change
+            if not (thing.__module__ or "").startswith("tinygrad_seq."):  # whose own names do not change
                 cells, names, home = thing.__closure__ or (), thing.__code__.co_names, thing.__globals__
                 self._keep(lambda: [cell.cell_contents for cell in cells])
                 self._keep(lambda: [home.get(name) for name in names])

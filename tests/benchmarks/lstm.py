@@ -124,7 +124,11 @@ def pytorch(xs, A, b, h0, c0, cotangent):
         loss.backward()
         return loss.item()
 
-    return {"torch unrolled": lambda: run(unrolled), "torch LSTMCell": lambda: run(cells), "torch nn.LSTM": lambda: run(fused)}
+    return {
+        "torch unrolled": lambda: run(unrolled),
+        "torch LSTMCell": lambda: run(cells),
+        "torch nn.LSTM": lambda: run(fused),
+    }
 
 
 def traced(xs, A, b, h0, c0, cotangent, np_, sigmoid):
@@ -188,7 +192,14 @@ def main() -> None:
         def draw(*shape, rng=rng):
             return rng.standard_normal(shape).astype(np.float32)
 
-        work = draw(T, B, m), draw(m + d, 4 * d) / np.float32((m + d) ** 0.5), draw(4 * d), draw(B, d), draw(B, d), draw(T, B, d)
+        work = (
+            draw(T, B, m),
+            draw(m + d, 4 * d) / np.float32((m + d) ** 0.5),
+            draw(4 * d),
+            draw(B, d),
+            draw(B, d),
+            draw(T, B, d),
+        )
         contestants = {"floor": lambda work=work: floor.lstm(*work)[0]}
         contestants["floor, planned"] = lambda work=work: planned_floor.lstm(*work)[0]
         contestants |= ours(*work)
