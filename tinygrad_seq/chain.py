@@ -54,7 +54,7 @@ def chain(
         largest = np.linalg.norm(J, 2)
         bound = bound * largest
         left = None if not length else np.linalg.norm(arrived[x]) if x in arrived else last.dtype.type(0)
-        step = f"{y.step} → {x.step}"
+        step = f"{y.step} → {'start' if x.step is None else x.step}"
         if not matrix:
             rows.append((step, J[0, 0], product[0, 0], left))
         elif entry is None:

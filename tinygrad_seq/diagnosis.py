@@ -28,8 +28,10 @@ def of_uses(uses: Uses, gradient: Array) -> Iterator[tuple[str, Array]]:
     if len(uses) < 2:
         return
     yield f"it was averaged over the {len(uses)} uses, which add", gradient / len(uses)
-    for k, use in enumerate(uses):
-        which = {0: "the first use", len(uses) - 1: "the last use"}.get(k, f"use {k + 1} of {len(uses)}")
+    last = len(uses) - 1
+    for k in (last, *range(last)):
+        use = uses[k]
+        which = {0: "the first use", last: "the last use"}.get(k, f"use {k + 1} of {len(uses)}")
         which += "" if use.step is None else f" (step {use.step})"
         yield f"only {which} was counted", use.contribution
         if len(uses) > 2:

@@ -558,8 +558,8 @@ class Flow:
         >>> for mistake in tg.Tape(w * w).flow().diagnose("w", 3.0):
         ...     print(mistake)
         it was averaged over the 2 uses, which add
-        only the first use was counted
         only the last use was counted
+        only the first use was counted
         """
         w = self._tensor(x)
         gradient, claim = self[w], np.asarray(claimed._array if isinstance(claimed, Tensor) else claimed)
