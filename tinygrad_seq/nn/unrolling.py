@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..compositions import stack
-from ..ops import getitem, less, where
+from ..ops import getitem, less_equal, where
 from ..primitive import no_grad, primitive, step
 from ..signatures import Array
 from ..tensor import CONTEXT, Tensor
@@ -33,11 +33,11 @@ def leaves(state: Any) -> Iterator[Tensor]:
 
 def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:
     """The same structure, with the function applied to each tensor (and the tensors in its place in the others)."""
-    if isinstance(state, dict):
-        return {key: map_state(function, part, *(o[key] for o in others)) for key, part in state.items()}
     if isinstance(state, (tuple, list)):
         parts = [map_state(function, *in_place) for in_place in zip(state, *others, strict=True)]
         return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    if isinstance(state, dict):
+        return {key: map_state(function, part, *(o[key] for o in others)) for key, part in state.items()}
     return None if state is None else function(state, *others)
 
 
@@ -72,20 +72,27 @@ def _in_range(lengths: Array, T: int) -> Array:
     return lengths
 
 
-# Operations, so that a replay checks and compares the lengths of each call.
+# An operation, so that a replay looks at the lengths of each call.
 _checked_lengths = primitive(_in_range, None, name="lengths")
-# The new state in the rows that are still read, the old one in the others.
-_hold = primitive(
-    lambda *inputs: np.where(*inputs),
-    every=lambda g, y, real, new, old: (None, kept := g * real, g - kept),
-    name="hold",
-)
+
+
+def _held(*inputs: Any, out: Any = None) -> Any:
+    padded, new, old = inputs
+    if out is None:
+        out = np.empty_like(new)
+    np.copyto(out, new)
+    np.copyto(out, old, where=padded)
+    return out
+
+
+# The old state in the rows at padding, the new one in the others; the gradient is shared out alike.
+_hold = primitive(_held, every=lambda g, y, padded, new, old: (None, g - (back := g * padded), back), name="hold")
 
 
 class Padding:
-    """Which steps of which rows are real, for rows of different lengths.
+    """Which steps of which rows are padding, for rows of different lengths.
 
-    At padding the input is taken for 0, whatever stands there, the output is 0, and the state stays what it was.
+    There the input is taken for 0, whatever it is, the output is 0, and the state stays what it was.
     """
 
     def __init__(self, lengths: Any, T: int, batch_shape: tuple[int, ...]) -> None:
@@ -93,27 +100,27 @@ class Padding:
         if lengths.shape != batch_shape:
             raise ValueError(f"lengths need one entry for each row, shape {batch_shape}, got {lengths.shape}")
         steps = np.arange(T).reshape((T, *(1 for _ in batch_shape)))
-        self.real = less(steps, _checked_lengths(lengths, T=T))[..., None].named("real")
-        # A replay has other lengths each time; otherwise, a step where no row is padded needs nothing.
-        padded = ~self.real._array.all(axis=tuple(range(1, self.real.ndim))) | CONTEXT.get().tracing
-        self._any = bool(padded.any())
-        self._steps = [self.real[t].named("real") if padded[t] else None for t in range(T)]
+        self._padded = less_equal(_checked_lengths(lengths, T=T), steps)[..., None].named("padded")
+        # A step where no row is padded needs nothing. A replay cannot know: it has other lengths each time.
+        some = self._padded._array.any(axis=tuple(range(1, self._padded.ndim))) | CONTEXT.get().tracing
+        self._some = bool(some.any())
+        self._steps = [self._padded[t].named("padded") if some[t] else None for t in range(T)]
 
     def cleared(self, sequence: Tensor) -> Tensor:
         """0 at padding, with gradient 0 (also where a NaN or an infinity stands there)."""
-        return where(self.real, sequence, 0.0) if self._any else sequence
+        return where(self._padded, 0.0, sequence) if self._some else sequence
 
     def held(self, t: int, new: Any, old: Any) -> Any:
         """The state after step t. Where it was held, the tensor that carries the name is the one that goes on."""
-        real = self._steps[t]
-        return new if real is None else map_state(lambda x, before: _held(real, x, before), new, old)
+        padded = self._steps[t]
 
+        def carried(x: Tensor, before: Tensor) -> Tensor:
+            state: Tensor = _hold(padded, x, before)
+            if x.name:
+                state.name, x.name = x.name, x.name + " before padding"
+            return state
 
-def _held(real: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    state: Tensor = _hold(real, new, old)
-    if new.name:
-        state.name, new.name = new.name, f"{new.name} before padding"
-    return state
+        return new if padded is None else map_state(carried, new, old)
 
 
 def unroll(
