@@ -43,7 +43,7 @@ class Linear(Module):
 class Embedding(Module):
     """Row ids[...] of a table: ids of any shape, whole numbers 0..n-1, give (..., d). IndexError outside.
 
-    `padding`: the id whose row is zero and never gets a gradient. N(0, 1) rows.
+    `padding`: the id whose row begins as zeros and never gets a gradient. Rows from N(0, 1).
 
     >>> import tinygrad_seq as tg
     >>> table = tg.nn.Embedding(10, 4, padding=0, rng=0)
@@ -68,7 +68,7 @@ class Embedding(Module):
         if self.padding is None:
             return rows
         real = not_equal(ids, self.padding)
-        return where(real[..., None], rows, 0.0)
+        return where(real[..., None], rows, rows.detach())
 
 
 # Keeps each entry with probability 1 - p, scaled by 1/(1 - p). A draw at every call, and at every replay.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from reprlib import recursive_repr
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,8 @@ class Module:
     """Base of layers and models: every Tensor, Module, list, tuple or dict of them among the attributes is found.
 
     A parameter is a tensor that requires a gradient. Names are paths, `layers.0.A`, in the order in which the
-    attributes were first set; a tensor found under two names is tied: one parameter, listed once.
+    attributes were first set; a tensor found under two names is tied: one parameter, listed once. A recorded
+    result, kept in an attribute to be looked at, is no part of the state.
 
     >>> import tinygrad_seq as tg
     >>> class Line(tg.nn.Module):
@@ -33,16 +35,23 @@ class Module:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by its path; tied tensors appear under each of their names."""
-        return {path: x for path, x in _walk(self, "", ()) if isinstance(x, Tensor)}
+        found: dict[str, Tensor] = {}
+        for path, x in _walk(self, "", ()):
+            if isinstance(x, Tensor) and x._operation is None and found.setdefault(path, x) is not x:
+                raise ValueError(f"two tensors of {type(self).__name__} have the name {path}: rename a key")
+        return found
 
     def modules(self) -> list[Module]:
         """This module and all that are part of it."""
-        return [self, *dict.fromkeys(x for _, x in _walk(self, "", ()) if isinstance(x, Module))]
+        return list(dict.fromkeys([self, *(x for _, x in _walk(self, "", ()) if isinstance(x, Module))]))
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors that require a gradient, by path; a tied one under its first name."""
-        first = {x: path for path, x in reversed(self.tensors().items()) if x.requires_grad}
-        return {path: x for path, x in self.tensors().items() if first.get(x) == path}
+        first: dict[Tensor, str] = {}
+        for path, x in self.tensors().items():
+            if x.requires_grad:
+                first.setdefault(x, path)
+        return {path: x for x, path in first.items()}
 
     def parameters(self) -> list[Tensor]:
         """The tensors that require a gradient, each once."""
@@ -94,6 +103,7 @@ class Module:
         for path, value in values.items():
             mine[path].data = value
 
+    @recursive_repr()
     def __repr__(self) -> str:
         parts = [f"{key}={_brief(value)}" for key, value in vars(self).items() if not key.startswith("_")]
         return f"{type(self).__name__}({', '.join(p for p in parts if p)})"
