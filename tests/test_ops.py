@@ -248,7 +248,8 @@ def taken(draw):
 @st.composite
 def contracted(draw, compiled):
     """Sums of products over named axes; an operand that has an axis alone, and a repeated letter where it may be."""
-    forms = ["ij,jk->ik", "ij,ij->", "i,j->ij", "ij->j", "ij,j,jk->ki", "bij,bjk->bik", "ij,kl->il", "ij->ji", ",i->i"]
+    pairs = ["ij,jk->ik", "ij,ij->", "i,j->ij", "ij->j", "bij,bjk->bik", "ij,kl->il", "ij->ji", ",i->i"]
+    forms = ["ij,j,jk->ki", ",i,ij->j"] if draw(st.booleans()) else pairs
     more = ["ii->i", "ij,ji", "...i,ij->...j", "ii,ij", "i...->..."]
     text = draw(st.sampled_from(forms if compiled else forms + more))
     size = {letter: draw(st.integers(1, 3)) for letter in "bijkl"}

@@ -19,7 +19,7 @@ from ..nn.init import generator
 from ..primitive import enable_grad, no_grad
 from ..signatures import Array
 from ..tensor import Tensor
-from .measuring import Function, Slope, central_slopes, complex_slope, entry, kink
+from .measuring import STEP, Function, Slope, central_slopes, complex_slope, entry, kink
 from .mistakes import explain
 
 COMPLEX, CENTRAL = "complex step", "central differences"
@@ -337,14 +337,14 @@ class Judge(NamedTuple):
         """`size`: what the tolerance is relative to; `floor`: the rounding error that no measurement is free of."""
         if self.method == COMPLEX:
             slope = complex_slope(self.function, self.arrays, direction)
-            return abs(analytic - slope.value) <= self.rtol * max(size, abs(slope.value)) + floor, slope
+            return abs(analytic - slope.value) <= self.rtol * max(size, abs(slope.value)) + floor + STEP, slope
         measured = []
         for slope in central_slopes(self.function, self.arrays, direction):
-            scale = max(size, abs(slope.value))
-            allowed = self.rtol * scale + floor + min(4 * slope.error, 1e3 * floor)
-            if slope.error <= 1e-6 * scale + 1e3 * floor and abs(analytic - slope.value) <= allowed:
-                return True, slope
             measured.append(slope)
+            scale, quiet = max(size, abs(slope.value)), 16 * measured[0].noise + floor
+            allowed = self.rtol * scale + floor + 4 * min(slope.error, quiet)
+            if slope.error <= 1e-6 * scale + quiet and abs(analytic - slope.value) <= allowed:
+                return True, slope
         for slope in measured:  # close to a kink, or where f is steep, nothing better can be had
             if abs(analytic - slope.value) <= 4 * slope.error <= 4e-3 * max(size, abs(slope.value)):
                 return True, slope

@@ -97,10 +97,11 @@ def _outputs(result: Any, name: str, path: str) -> Iterator[Tensor]:
 
 
 class Slope(NamedTuple):
-    """A derivative as it was measured, and how far it may be off."""
+    """A derivative as it was measured, how far it may be off, and how far by rounding alone."""
 
     value: float
-    error: float
+    error: float = 0.0
+    noise: float = 0.0
 
 
 def along(direction: Sequence[Any], arrays: Sequence[Array], h: complex) -> list[Array]:
@@ -122,7 +123,7 @@ def complex_slope(function: Function, arrays: Sequence[Array], direction: Sequen
     value, _ = function.weighed([a.astype(complex) for a in along(direction, arrays, 1j * STEP)])
     if not np.iscomplexobj(value):
         raise TypeError(f"{function.name} gives real numbers for complex ones")
-    return Slope(float(np.imag(value) / STEP), 0.0)
+    return Slope(float(np.imag(value) / STEP))
 
 
 def central_slopes(function: Function, arrays: Sequence[Array], direction: Sequence[Any]) -> Iterator[Slope]:
@@ -143,7 +144,7 @@ def central_slopes(function: Function, arrays: Sequence[Array], direction: Seque
             first, second, third = differences
             coarse, fine = (4 * second - first) / 3, (4 * third - second) / 3
             best = (16 * fine - coarse) / 15
-            yield Slope(best, abs(best - fine) + noise)
+            yield Slope(best, abs(best - fine) + noise, noise)
 
 
 def kink(function: Function, arrays: Sequence[Array], direction: Sequence[Any]) -> tuple[float, float] | None:
