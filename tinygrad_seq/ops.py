@@ -117,7 +117,7 @@ subtract    = primitive(np.subtract,         lambda g, y, a, b: g,      lambda g
 multiply    = primitive(np.multiply,         lambda g, y, a, b: g * b,  lambda g, y, a, b: g * a)
 divide      = primitive(np.divide,           lambda g, y, a, b: g / b,  lambda g, y, a, b: -(g * y) / b)
 matmul      = primitive(np.matmul,           _matmul_left,              _matmul_right)
-power       = primitive(np.power,            _power_base,               lambda g, y, x, p: g * y * log(where(equal(x, 0), 1.0, x)))
+power       = primitive(np.power,            _power_base,               lambda g, y, x, p: g * y * astype(log(where(equal(x, 0), 1.0, x)), y.dtype))
 maximum     = primitive(np.maximum,          lambda g, y, a, b: _larger(g, a, b),  lambda g, y, a, b: _larger(g, b, a))
 minimum     = primitive(np.minimum,          lambda g, y, a, b: _larger(g, b, a),  lambda g, y, a, b: _larger(g, a, b))
 where       = primitive(lambda c, a, b: np.where(c, a, b), None, lambda g, y, c, a, b: where(c, g, 0.0), lambda g, y, c, a, b: where(c, 0.0, g), name="where")
