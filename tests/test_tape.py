@@ -123,7 +123,7 @@ def programs(draw: Any) -> Program:
         inputs = tuple(len(values) - k for k in back)
         value = fitting(name, [values[i] for i in inputs])
         if value is None:
-            name, inputs, value = "tanh", inputs[:1], np.tanh(values[inputs[0]])
+            name, inputs, value = "tanh", inputs[:1], np.asarray(np.tanh(values[inputs[0]]))
         lines.append((name, inputs))
         values.append(value)
     return Program(leaves, lines)
