@@ -35,9 +35,17 @@ def a_bilm(encoder="chars", seed=0, dtype=np.float64, **options):
     else:
         encoder = tg.nn.WordEncoder(VOCABULARY, 5, rng=rng, dtype=dtype)
     bilm = tg.nn.BiLM(encoder, VOCABULARY, rng=rng, dtype=dtype, **options)
-    for x in bilm.parameters():  # no bias is 0, no gate is alike
-        x.data = (x.data + 0.3 * rng.standard_normal(x.shape)).astype(dtype)
+    disturb(bilm, rng)
     return bilm
+
+
+def disturb(module, rng):
+    """No bias is 0, and no two gates are alike; the padding symbol stays 0."""
+    for path, x in module.named_parameters().items():
+        noise = 0.3 * rng.standard_normal(x.shape)
+        if path.endswith("symbols.table"):
+            noise[0] = 0
+        x.data = (x.data + noise).astype(x.dtype)
 
 
 # The row of a word ---------------------------------------------------------------------------------------------------
@@ -69,8 +77,7 @@ def row_by_hand(encoder, word):
 
 def test_convolution_maximum_highway_and_projection_are_the_equations():
     encoder = tg.nn.CharEncoder(4, filters=((1, 3), (2, 2), (5, 4)), embedding=3, highways=2, longest=9, rng=3)
-    for x in encoder.parameters():
-        x.data = x.data + np.random.default_rng(1).standard_normal(x.shape) * 0.2
+    disturb(encoder, np.random.default_rng(1))
     words = ["a", "", "key", "schlüssel", "a" * 10_000, "<s>", *tg.nn.Mark, "\0", "雨"]
     rows = encoder(words).data
     for word, row in zip(words, rows, strict=True):
@@ -251,13 +258,32 @@ def test_no_prediction_depends_on_its_target_or_on_what_lies_beyond(options):
     bilm.encoder = Given(s, 5)
     frame = Frame.of([words])
     rows = bilm.encoder(frame.words)
-    read = bilm._run(frame, rows)
+    read = bilm._read(frame, rows, stateful=False)
     whole = [bilm.encoder.rows[word] for word in s]
     forward = sensitivities([read[0][-1][k] for k in range(5)], whole)  # reads s[k] last, predicts s[k + 1]
     backward = sensitivities([read[1][-1][k] for k in range(5)], whole)  # reads s[5 - k] last, predicts s[4 - k]
     for k in range(5):
         np.testing.assert_array_equal(forward[k] > 0, np.arange(6) < k + 1)
         np.testing.assert_array_equal(backward[k] > 0, np.arange(6) > 4 - k)
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+@pytest.mark.parametrize("options", [CELLS[0] | {"cell_clip": 3.0, "projection_clip": 3.0}, *CELLS[1:]])
+def test_visibility_shows_the_words_before_or_the_words_after_of_the_same_sentence(kind, options):
+    bilm = a_bilm(kind, stateful=True, dropout=0.5, **options).freeze()
+    batch = [["we", "train", "we", "unheard"], ["the"], []]
+    with tg.no_grad():
+        forward, backward = bilm.visibility(batch)
+    assert bilm._carried is None
+    sentence = np.repeat([0, 1, 2], [6, 3, 2])  # of each column: a word, or a mark
+    place = np.concatenate([np.arange(6), np.arange(3), np.arange(2)])
+    same = sentence[:, None] == sentence
+    np.testing.assert_array_equal(forward, (same & (place < place[:, None]))[place > 0])
+    last = np.array([5, 2, 1])[sentence]
+    np.testing.assert_array_equal(backward, (same & (place > place[:, None]))[place < last])
+    assert forward.labels[0] == ("we", "train", "we", "unheard", "</s>", "the", "</s>", "</s>")
+    assert backward.labels[0] == ("<s>", "we", "train", "we", "unheard", "<s>", "the", "<s>")
+    assert backward.labels[1][:6] == ("<s>", "we", "train", "we", "unheard", "</s>")
 
 
 class Leaky(tg.nn.Module):
@@ -269,7 +295,17 @@ class Leaky(tg.nn.Module):
         self.softmax = tg.nn.Linear(2 * d, k, rng=rng)
 
     def __call__(self, ids):
-        return self.softmax(self.net(self.rows(ids))[0])
+        return self.predict(self.rows(ids))
+
+    def predict(self, rows):
+        return self.softmax(self.net(rows)[0])
+
+
+def test_a_planted_leak_is_seen_on_the_graph():
+    rows = tg.Tensor(np.random.default_rng(1).standard_normal((5, 4)), requires_grad=True)
+    predictions = Leaky(6, 4, rng=0).predict(rows)  # prediction k is that of word k + 1
+    seen = tg.Tape(predictions).visibility(predictions, rows)
+    assert np.asarray(seen)[np.arange(4), np.arange(1, 5)].all()  # every word sees itself
 
 
 def test_a_planted_leak_falls_below_the_entropy_and_an_honest_model_does_not():
@@ -321,9 +357,8 @@ def test_the_mixture_of_1_2_6_by_1_2_5_eighths_twice_over_is_8_75():
     assert y.item() == pytest.approx(8.75, abs=1e-14)
     assert mix.gamma.grad == pytest.approx(4.375, abs=1e-14)
     np.testing.assert_allclose(mix.weights.grad, [-0.84375, -1.1875, 2.03125], rtol=0, atol=1e-14)
-    lines = mix.table().splitlines()
-    assert lines[2].split() == ["1", "0.6931", "0.2500", "-1.1875"]
-    assert lines[4].split() == ["gamma", "2.0000", "4.375"]
+    assert mix.table().rows[1] == ("1", mix.weights.data[1], 0.25, mix.weights.grad[1])
+    assert str(mix.table()).splitlines()[-1].split() == ["γ", "2", "—", "4.375"]
     mix.weights.data = np.zeros(3)
     assert mix(layers).item() == pytest.approx(6, abs=1e-14)
     assert float(mix.penalty()) == 0
@@ -336,7 +371,7 @@ def test_a_mixture_starts_as_the_average_and_can_be_kept_to_it_or_to_one_layer()
     np.testing.assert_array_equal(top(layers).data, layers[2])
     np.testing.assert_allclose(average(layers).data, layers.mean(0), atol=1e-15)
     assert list(average.named_parameters()) == ["gamma"]
-    assert top.table().splitlines()[1].split() == ["2", "0.0000", "1.0000"]
+    assert top.table().rows[0] == ("2", 0.0, 1.0, None)
     pair = tg.nn.ScalarMix(3, use=[0, 2])
     pair.weights.data = np.log([1.0, 3.0])
     np.testing.assert_allclose(pair(layers).data, layers[0] / 4 + layers[2] * 3 / 4, atol=1e-15)

@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ..compositions import concat, stack
 from ..ops import embedding, relu, sigmoid, where
-from ..primitive import no_grad, scope
+from ..primitive import enable_grad, no_grad, scope
+from ..reading import Tape
 from ..signatures import Array
+from ..table import Matrix, Table
 from ..tensor import Tensor
 from .init import generator
 from .layers import Dropout, Embedding, Linear, tensor
@@ -41,6 +43,7 @@ class Mark(Enum):
     UNKNOWN = "<unk>"
 
 
+Each = TypeVar("Each")
 Word: TypeAlias = str | Mark
 Sentences: TypeAlias = Sequence[Sequence[str]]
 
@@ -292,11 +295,11 @@ class WordEncoder(Module):
 # Two language models -------------------------------------------------------------------------------------------------
 
 
-class Directions(NamedTuple):
-    """One number for each direction."""
+class Directions(NamedTuple, Generic[Each]):
+    """What there is one of for each direction."""
 
-    forward: float
-    backward: float
+    forward: Each
+    backward: Each
 
 
 STACKS: dict[str, Any] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
@@ -377,10 +380,10 @@ class BiLM(Module):
         """Forget the states that a stateful model carries."""
         self._carried = None
 
-    def _run(self, frame: Frame, rows: Tensor) -> list[list[Tensor]]:
+    def _read(self, frame: Frame, rows: Tensor, stateful: bool) -> list[list[Tensor]]:
         """Each direction's layers, (T + 1, B, d) in the order of reading."""
         B, starts = len(frame.lengths), [None, None]
-        if self._carried is not None:
+        if stateful and self._carried is not None:
             before, arrays = self._carried
             if before != B:
                 raise ValueError(
@@ -395,30 +398,33 @@ class BiLM(Module):
                 outputs, end = net(xs, starts[k], frame.lengths + 1, every_layer=True)
             read.append(outputs)
             ends.append(end)
-        if self.stateful:
+        if stateful:
             self._carried = B, map_state(lambda x: np.array(x._array), ends)
         return read
 
-    def losses(self, batch: Sentences) -> tuple[Tensor, Tensor]:
+    def _predict(self, frame: Frame, rows: Tensor, stateful: bool) -> list[Tensor]:
+        """Each direction's logits at its real positions, one step of all sentences after the other: (n, words)."""
+        real, predictions = np.flatnonzero(frame.real(1)), []
+        for layers in self._read(frame, rows, stateful):
+            top = layers[-1].reshape(-1, self.width)
+            predictions.append(self.softmax(self.dropout(top if real.size == len(top) else top[real])))
+        return predictions
+
+    def losses(self, batch: Sentences) -> Directions[Tensor]:
         """-log p of each direction in nats, averaged over the words of the batch and one mark for each sentence."""
         frame = Frame.of(batch)
-        classes = self.vocabulary.ids(frame.words)
-        real = np.flatnonzero(frame.real(1))
-        found = []
-        for k, layers in enumerate(self._run(frame, self.encoder(frame.words))):
-            top = layers[-1].reshape(-1, self.width)
-            if real.size < len(top):
-                top = top[real]
-            targets = classes[frame.read(backward=k == 1)[1:]].reshape(-1)[real]
-            found.append(cross_entropy(self.softmax(self.dropout(top)), targets))
-        return found[0], found[1]
+        classes, real = self.vocabulary.ids(frame.words), frame.real(1)
+        return Directions(*(
+            cross_entropy(logits, classes[frame.read(backward=k == 1)[1:]][real])
+            for k, logits in enumerate(self._predict(frame, self.encoder(frame.words), self.stateful))
+        ))  # fmt: skip
 
     def loss(self, batch: Sentences) -> Tensor:
         """½ (forward + backward): a scalar, in nats for each word."""
         forward, backward = self.losses(batch)
         return 0.5 * (forward + backward)
 
-    def perplexity(self, sentences: Sentences, batch: int = 32) -> Directions:
+    def perplexity(self, sentences: Sentences, batch: int = 32) -> Directions[float]:
         """exp of the average loss of each direction over a corpus, `batch` sentences at a time; nothing is recorded.
 
         A model that knows nothing has the size of the vocabulary; no honest one falls below exp(entropy) of its text.
@@ -451,10 +457,44 @@ class BiLM(Module):
         steps = np.maximum(frame.lengths - np.arange(T)[:, None], 0)
         words = embedding(rows, frame.places[1:-1])
         found = [concat([words, words], -1)]
-        for forward, backward in zip(*self._run(frame, rows), strict=True):
+        for forward, backward in zip(*self._read(frame, rows, self.stateful), strict=True):
             found.append(concat([forward[1:], backward[steps, np.arange(B)]], -1))
         whole = stack(found)
         return whole if real.all() else where(real, whole, 0.0)
+
+    def visibility(self, batch: Sentences) -> Directions[Matrix]:
+        """Which prediction can depend on which word: a row for every word that a direction predicts, a column for
+        every word and mark of the batch, sentence after sentence. Read off the recorded graph of the predictions
+        (`Tape.visibility`), whatever the weights; of a stateful model, as if it began anew.
+
+        >>> vocabulary = Vocabulary(["we", "train", "models"])
+        >>> bilm = BiLM(WordEncoder(vocabulary, 2, rng=0), vocabulary, hidden=2, rng=0)
+        >>> print(bilm.visibility([["we", "train", "models"]]).backward)
+        The backward prediction of the row can depend on the column where ●
+                <s>  we  train  models  </s>
+        ──────  ───  ──  ─────  ──────  ────
+        <s>       ·   ●      ●       ●     ●
+        we        ·   ·      ●       ●     ●
+        train     ·   ·      ·       ●     ●
+        models    ·   ·      ·       ·     ●
+        """
+        frame = Frame.of(batch)
+        at = np.argwhere(np.arange(len(frame.places)) < frame.lengths[:, None] + 2)  # (sentence, position) of each row
+        words = [frame.words[frame.places[t, b]] for b, t in at]
+        own = frame._replace(places=np.zeros_like(frame.places))  # every position a row of its own
+        own.places[at[:, 1], at[:, 0]] = np.arange(len(at))
+        names = [word.value if isinstance(word, Mark) else word for word in words]
+        with enable_grad():
+            rows = Tensor(self.encoder(words)._array, requires_grad=True)
+            predictions = self._predict(own, rows, stateful=False)
+        found = []
+        for k, (logits, direction) in enumerate(zip(predictions, Directions._fields, strict=True)):
+            predicted = own.read(backward=k == 1)[1:][frame.real(1)]
+            order = np.argsort(predicted)
+            seen = Tape(logits).visibility(logits, rows)[order]
+            title = f"The {direction} prediction of the row can depend on the column where ●"
+            found.append(Matrix(np.asarray(seen), [names[i] for i in predicted[order]], names, title))
+        return Directions(*found)
 
 
 def by_length(sentences: Sentences, batch: int, ordered: bool = False) -> list[Array]:
@@ -523,16 +563,13 @@ class ScalarMix(Module):
         """Σ s²: times a small number, it draws the weights towards the average of the layers."""
         return self.weights.square().sum()
 
-    def table(self) -> str:
+    def table(self) -> Table:
         """Each layer's weight s, its softmax, and the gradient of s if there is one; the same of γ."""
-        shares = self.weights.detach().softmax().data
-        slopes = [None] * len(self.use) if self.weights.grad is None else self.weights.grad.tolist()
-        rows = [("layer", "s", "softmax", "gradient")]
-        for j, s, share, slope in zip(self.use, self.weights.data, shares, slopes, strict=True):
-            rows.append((str(j), f"{s:.4f}", f"{share:.4f}", "" if slope is None else f"{slope:.6g}"))
-        slope = "" if self.gamma.grad is None else f"{self.gamma.grad.item():.6g}"
-        rows.append(("gamma", f"{float(self.gamma):.4f}", "", slope))
-        return "\n".join("  ".join(cell.rjust(9) for cell in row).rstrip() for row in rows)
+        shares = self.weights.detach().softmax()._array
+        slopes = [None] * len(self.use) if self.weights.grad is None else self.weights.grad
+        rows = [(str(j), *row) for j, *row in zip(self.use, self.weights._array, shares, slopes, strict=True)]
+        rows.append(("γ", self.gamma._array, None, self.gamma.grad))
+        return Table(("layer", "s", "softmax", "gradient"), rows, "The mixture of the layers", foot=1, precision=4)
 
     def __repr__(self) -> str:
         return f"ScalarMix({self.n}, layer_norm={self.layer_norm}, use={self.use}, learn={self.weights.requires_grad})"
