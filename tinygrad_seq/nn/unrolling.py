@@ -69,7 +69,7 @@ def _in_range(lengths: Array, T: int) -> Array:
         raise TypeError(f"lengths are whole numbers, got dtype {lengths.dtype}")
     if lengths.size and (lengths.min() < 1 or lengths.max() > T):
         raise ValueError(f"lengths lie in 1..{T}, the number of steps, got {lengths.min()}..{lengths.max()}")
-    return lengths
+    return lengths.copy()  # a view would be made once by a replay, and not looked at again
 
 
 # An operation, so that a replay looks at the lengths of each call.
