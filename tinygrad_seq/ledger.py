@@ -141,7 +141,7 @@ class Uses(list[Use]):
 
     def __init__(self, x: Tensor, found: Sequence[Use]) -> None:
         numbered = [replace(use, arrival=k) for k, use in enumerate(found)]
-        super().__init__(sorted(numbered, key=lambda use: (use.step is None, use.step, use._number, use.argument)))
+        super().__init__(sorted(numbered, key=lambda use: (use.step is None, use.step, use._number, use.arrival)))
         self.tensor = x
 
     def in_order_of_arrival(self) -> list[Use]:

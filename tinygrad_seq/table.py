@@ -93,7 +93,7 @@ class Table:
 
     def texts(self) -> list[list[str]]:
         """Every entry as it prints."""
-        return [[number(x, self.precision) for x in row] for row in self.rows]
+        return [[number(x, self.precision).replace("\n", " ") for x in row] for row in self.rows]
 
     def to_text(self, ascii: bool = False) -> str:
         """For a terminal: columns aligned, numbers at their decimal points."""
@@ -102,7 +102,7 @@ class Table:
             heads = [head.translate(ASCII) for head in heads]
             lines = [[text.translate(ASCII) for text in line] for line in lines]
         columns = [
-            _aligned(head, [line[k] for line in lines], [not isinstance(row[k], str) for row in self.rows])
+            _aligned(head, [line[k] for line in lines], [_has_point(row[k]) for row in self.rows], self._numeric(k))
             for k, head in enumerate(heads)
         ]
         rule = "  ".join(("-" if ascii else "─") * len(column[0]) for column in columns)
@@ -152,7 +152,7 @@ class Table:
     _repr_html_ = to_html
 
     def _numeric(self, k: int) -> bool:
-        return any(not isinstance(row[k], str) for row in self.rows)
+        return any(row[k] is not None and type(row[k]) is not str for row in self.rows)
 
 
 class Matrix(np.ndarray[Any, Any]):
@@ -222,18 +222,20 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*kept, strict=True))
 
 
-def _aligned(head: str, texts: list[str], numeric: list[bool]) -> list[str]:
+def _aligned(head: str, texts: list[str], pointed: list[bool], numeric: bool) -> list[str]:
     """One column, its heading first, every line of the same width; numbers stand at their decimal points."""
-    if not any(numeric):
-        width = max(map(len, [head, *texts]))
-        return [text.ljust(width) for text in (head, *texts)]
-    points = [_point(text) if is_number else 0 for text, is_number in zip(texts, numeric, strict=True)]
-    left = max(points)
-    texts = [" " * (left - p) + text if n else text for text, p, n in zip(texts, points, numeric, strict=True)]
-    right = max(len(text) for text, n in zip(texts, numeric, strict=True) if n)
-    texts = [text.ljust(right) if n else text for text, n in zip(texts, numeric, strict=True)]
+    if any(pointed):
+        points = [_point(text) if has else 0 for text, has in zip(texts, pointed, strict=True)]
+        left = max(points)
+        texts = [" " * (left - p) + text if has else text for text, p, has in zip(texts, points, pointed, strict=True)]
+        right = max(len(text) for text, has in zip(texts, pointed, strict=True) if has)
+        texts = [text.ljust(right) if has else text for text, has in zip(texts, pointed, strict=True)]
     width = max(map(len, [head, *texts]))
-    return [text.rjust(width) for text in (head, *texts)]
+    return [text.rjust(width) if numeric else text.ljust(width) for text in (head, *texts)]
+
+
+def _has_point(x: Any) -> bool:
+    return not isinstance(x, (str, bool, np.bool_))
 
 
 def _point(text: str) -> int:
