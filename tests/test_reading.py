@@ -851,3 +851,13 @@ def test_the_example_holds_what_it_asserts(name, capsys):
     printed = capsys.readouterr().out
     assert printed.count("\n") > 20
     assert "-0.0" not in re.findall(r"-0\.0(?![\d.])", printed)
+
+
+def test_the_page_on_reading_prints_what_it_shows(capsys):
+    page = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```\n(?:```text\n(.*?)```)?", page, re.DOTALL)
+    namespace = {}
+    for code, shown in blocks:
+        exec(compile(code, "docs/reading.md", "exec"), namespace)
+        assert capsys.readouterr().out == shown
+    assert len(blocks) > 12

@@ -104,7 +104,8 @@ class StateJacobian(Mapping[tuple[str, str], Array]):
             for new in self.names
         ]
         title = "One step of the state" if ones else "One step of the state: the largest singular value of each block"
-        return Table(("", *(f"∂{old} before" for old in self.names)), rows, title, precision=precision)
+        heads = ("", *(f"∂{old} before" for old in self.names))
+        return Table(heads, rows, title, precision=digits(precision, not ones))
 
     def __str__(self) -> str:
         return str(self.table())
