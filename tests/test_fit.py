@@ -109,6 +109,15 @@ def test_evaluation_records_nothing_and_comes_at_every_so_many_updates_and_at_th
     assert run.evaluations == [(2, (False, 0.0)), (4, (False, -1.0)), (5, (False, -1.5))]
 
 
+def test_it_ends_when_the_evaluation_is_good_enough():
+    w = tg.Tensor(1.0, requires_grad=True)
+    run = tg.fit(
+        lambda x: w * x, lambda update: 1.0, tg.optim.SGD([w], 0.5),
+        evaluate=w.item, until=lambda value: value < 0, every=2,
+    )  # fmt: skip
+    assert run.evaluations == [(2, 0.0), (4, -1.0)] and run.updates == 4 and not run.interrupted
+
+
 # --- stopping
 
 
@@ -206,7 +215,8 @@ def test_what_is_not_finite_is_named_with_its_step_and_nothing_is_updated(f, xs,
     ("options", "error", "message"),
     [
         ({"every": 0}, ValueError, "every >= 1, got 0"),
-        ({"resume": True}, ValueError, "for resume=True the path of a checkpoint"),
+        ({"resume": True}, ValueError, "a checkpoint to resume from"),
+        ({"until": bool}, ValueError, "for until an evaluate"),
         ({"step": lambda x: None}, TypeError, r"returns its loss as a tensor, or \(loss, state\); got NoneType"),
         ({"clip": -1.0}, ValueError, "max_norm >= 0"),
     ],

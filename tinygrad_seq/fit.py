@@ -74,6 +74,7 @@ def fit(
     state: Any = None,
     clip: float = math.inf,
     evaluate: Callable[[], Any] | None = None,
+    until: Callable[[Any], bool] | None = None,
     every: int = 100,
     checkpoint: FilePath | None = None,
     resume: bool = False,
@@ -85,7 +86,8 @@ def fit(
     `step(*batch)` returns the loss; with a `state`, `step(*batch, state)` returns (loss, state), and the state is
     detached and carried on: truncated BPTT. A step under `tg.replay` is taken as it is. `batches` are tuples of
     arrays: an iterable, or a function of the number of updates made before. It ends with them, after so many
-    `updates` in all, or by Ctrl-C after the update that is being made; nothing learnt is lost.
+    `updates` in all, when `until(evaluation)` is true, or by Ctrl-C after the update that is being made; nothing that
+    was learnt is lost.
 
     Every so many updates (and at the end) `evaluate()` is called without recording, `checkpoint` is written, and, to a
     terminal or where `show` says so, a line of progress. With `resume`, a checkpoint that is there is taken up, and
@@ -102,8 +104,8 @@ def fit(
     ([1.0, 0.04, 0.0016], 0.504)
     """
     total = len(batches) if updates is None and isinstance(batches, Sized) else updates
-    if every < 1 or (resume and checkpoint is None):
-        raise ValueError(f"fit needs every >= 1, got {every}, and for resume=True the path of a checkpoint")
+    if every < 1 or (resume and checkpoint is None) or (until is not None and evaluate is None):
+        raise ValueError(f"fit needs every >= 1, got {every}; a checkpoint to resume from; and for until an evaluate")
     done, losses = 0, list[float]()
     evaluations = list[tuple[int, Any]]()
     parts = {"model": optimiser.parameters if model is None else model, "optimiser": optimiser}
@@ -142,6 +144,8 @@ def fit(
             losses.append(loss)
             if done % every == 0:
                 report()
+                if until is not None and until(evaluations[-1][1]):
+                    break
         if done > before and done % every:
             report()
         return Training(done, losses, evaluations, state, stopped())
