@@ -125,6 +125,7 @@ class Use:
 
     @property
     def contribution(self) -> Array:
+        """What this use sent back: an array of the shape of the tensor that was used."""
         # Not kept: a thousand uses of a matrix would fill the memory with a thousand matrices.
         c = self.incoming
         for times_rate in self._rates:

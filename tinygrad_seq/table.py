@@ -195,9 +195,11 @@ class Matrix(np.ndarray[Any, Any]):
         return np.asarray(self).__str__() if self.labels is None else str(self.table())
 
     def to_markdown(self) -> str:
+        """The matrix as a table in Markdown."""
         return self.table().to_markdown()
 
     def to_csv(self) -> str:
+        """The matrix as comma-separated values, with the names of rows and columns."""
         return self.table().to_csv()
 
     def _repr_html_(self) -> str | None:

@@ -1,0 +1,278 @@
+"""The project keeps its own rules: the core's budget, the floors, the texts, the top level, the README's commands."""
+
+import ast
+import functools
+import importlib
+import inspect
+import io
+import pkgutil
+import re
+import subprocess
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tinygrad_seq as tg
+from tinygrad_seq import methods
+from tinygrad_seq.reference import REFERENCE
+from tinygrad_seq.signatures import Signatures
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "tinygrad_seq"
+NAMES = [tg.__name__, *(module.name for module in pkgutil.walk_packages(tg.__path__, f"{tg.__name__}."))]
+SOURCES = {name: Path(importlib.util.find_spec(name).origin) for name in NAMES}  # type: ignore[union-attr, arg-type]
+
+
+# The budget ----------------------------------------------------------------------------------------------------------
+
+NO_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+}  # fmt: skip
+
+
+def lines_of_code(source: str) -> int:
+    """Lines with something on them that runs: no docstring, no comment, no blank."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            lines -= set(range(text.lineno, text.end_lineno + 1))
+    return len(lines)
+
+
+def test_lines_are_counted_as_they_should_be() -> None:
+    module = '"""Text\nof a module."""\n\nimport a  # why\n\n# a comment\n'
+    function = 'def f(x):\n    """Text."""\n    return g(\n        x\n    )\n'
+    assert (lines_of_code(module), lines_of_code(function), lines_of_code(module + function)) == (1, 4, 5)
+
+
+def test_the_core_is_at_most_500_lines_of_code() -> None:
+    counted = {
+        name: lines_of_code((PACKAGE / f"{name}.py").read_text("utf-8"))
+        for name in ("tensor", "primitive", "ops", "tape")
+    }
+    assert sum(counted.values()) <= 500, counted
+
+
+# The floors ----------------------------------------------------------------------------------------------------------
+
+FLOORS = [["signatures"], ["tensor"], ["primitive"], ["numerics"], ["ops"], ["compositions", "methods", "tape"]]
+ABOVE_THE_READING = {"nn", "optim", "data", "testing", "see", "replay", "checkpoint", "fit"}
+
+
+def imported(name: str, node: ast.AST) -> Iterator[str]:
+    """The modules that an import statement in the module `name` names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        package = name.split(".") if SOURCES[name].name == "__init__.py" else name.split(".")[:-1]
+        base = package[: len(package) - node.level + 1] if node.level else []
+        origin = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+        for alias in node.names:
+            yield f"{origin}.{alias.name}" if f"{origin}.{alias.name}" in NAMES else origin
+
+
+@functools.cache
+def parsed(name: str) -> ast.Module:
+    return ast.parse(SOURCES[name].read_text("utf-8"))
+
+
+IMPORTS = {
+    name: {other for node in ast.walk(parsed(name)) for other in imported(name, node) if other in NAMES}
+    for name in NAMES
+}
+
+
+def reachable(name: str) -> set[str]:
+    found, new = set(), {name}
+    while new:
+        found |= new
+        new = {other for one in new for other in IMPORTS[one]} - found
+    return found - {name}
+
+
+def test_imports_are_read_as_python_reads_them() -> None:
+    assert IMPORTS["tinygrad_seq.tape"] == {f"tinygrad_seq.{name}" for name in ("ops", "primitive", "tensor")}
+    assert "tinygrad_seq.ops" in IMPORTS["tinygrad_seq.nn.loss"]
+    assert "tinygrad_seq.nn.layers" in IMPORTS["tinygrad_seq.nn.loss"]
+
+
+@pytest.mark.parametrize("floor", range(len(FLOORS)))
+def test_a_floor_imports_only_what_is_below_it(floor: int) -> None:
+    below = {f"tinygrad_seq.{name}" for names in FLOORS[: floor + 1] for name in names}
+    for name in FLOORS[floor]:
+        assert reachable(f"tinygrad_seq.{name}") <= below, name
+
+
+def test_the_reading_knows_nothing_of_layers() -> None:
+    rooms = {name.split(".")[1] for name in reachable("tinygrad_seq.reading")}
+    assert not rooms & ABOVE_THE_READING
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    try:
+        TopologicalSorter(IMPORTS).prepare()
+    except CycleError as error:
+        pytest.fail(f"an import circle: {' -> '.join(error.args[1])}")
+
+
+def test_no_import_stands_inside_a_function_but_that_of_an_optional_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = {
+        re.split(r"\W", requirement)[0]
+        for requirements in project["optional-dependencies"].values()
+        for requirement in requirements
+    }
+    for name in NAMES:
+        for function in ast.walk(parsed(name)):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                late = {module.split(".")[0] for node in ast.walk(function) for module in imported(name, node)}
+                assert late <= extras, f"{name}.{function.name} imports {late - extras}"
+
+
+# What type checkers see, and what people read ------------------------------------------------------------------------
+
+
+def declared() -> dict[str, Any]:
+    """The operators and methods that signatures.py declares, as functions without a body."""
+    for node in ast.walk(parsed("tinygrad_seq.signatures")):
+        if isinstance(node, ast.ClassDef) and node.name == Signatures.__name__:
+            return {f.name: f for f in ast.walk(node) if isinstance(f, ast.FunctionDef)}
+    raise AssertionError("signatures.py declares no Signatures")
+
+
+def test_type_checkers_see_every_operator_and_method_and_no_other() -> None:
+    attached = {*methods.PROTOCOLS, *methods.METHODS, "backward"}
+    assert set(declared()) == attached - {"__repr__", "__array_ufunc__", "__array_function__"}
+    assert all(hasattr(tg.Tensor, name) for name in attached)
+
+
+@pytest.mark.parametrize("name", [name for name in declared() if not name.startswith("_")])
+def test_type_checkers_see_the_parameters_that_a_method_takes(name: str) -> None:
+    method, arguments = vars(tg.Tensor)[name], declared()[name].args
+    if isinstance(method, property):
+        return
+    found = list(inspect.signature(method).parameters.values())[1:]
+    defaults = [None] * (len(arguments.args) - 1 - len(arguments.defaults)) + arguments.defaults
+    right = [
+        (a.arg, ast.literal_eval(d) if d is not None else inspect.Parameter.empty)
+        for a, d in zip(arguments.args[1:], defaults, strict=True)
+    ]
+    if arguments.vararg:
+        assert [p.kind for p in found] == [inspect.Parameter.VAR_POSITIONAL]
+    elif len(right) == 1 and name in ("dot",):
+        assert len(found) == 1
+    else:
+        assert [(p.name, p.default) for p in found] == right
+
+
+def public_modules() -> list[ModuleType]:
+    """The package, the modules that it exports, and every package that says what it exports."""
+    exported = [getattr(tg, name) for name in tg.__all__]
+    packages = [importlib.import_module(name) for name in NAMES if SOURCES[name].name == "__init__.py"]
+    return [*dict.fromkeys([*packages, *(module for module in exported if isinstance(module, ModuleType))])]
+
+
+def public() -> dict[str, Any]:
+    """Every function, class and method that a person may call, by its path."""
+    found: dict[str, Any] = {}
+    for module in public_modules():
+        here = [n for n, x in vars(module).items() if n[0] != "_" and getattr(x, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", here):
+            thing = getattr(module, name)
+            found[f"{module.__name__}.{name}"] = thing
+            if inspect.isclass(thing):
+                for attribute in dir(thing):
+                    member = inspect.getattr_static(thing, attribute)
+                    own = getattr(inspect.getmodule(thing), "__name__", "").startswith(tg.__name__)
+                    if attribute[0] != "_" and own and (callable(member) or isinstance(member, property)):
+                        found[f"{module.__name__}.{name}.{attribute}"] = member
+    return {
+        path: thing for path, thing in found.items() if callable(thing) or isinstance(thing, (property, ModuleType))
+    }
+
+
+def test_every_public_name_has_a_text_of_its_own() -> None:
+    things = public()
+    texts = {path: inspect.getdoc(thing) or "" for path, thing in things.items()}
+    assert len(things) > 200
+    assert not [path for path, text in texts.items() if len(text) < 10]
+    numpys = {inspect.getdoc(forward) for thing in things.values() if (forward := getattr(thing, "forward", None))}
+    assert not [path for path, text in texts.items() if text in numpys]
+
+
+def test_every_operation_has_its_reference_text() -> None:
+    operations = {
+        name
+        for name in tg.__all__
+        if getattr(getattr(tg, name), "__module__", "").split(".")[-1] in ("ops", "compositions", "primitive")
+    }
+    others = {"Part", "concatenate", "enable_grad", "no_grad", "primitive", "scope", "step"}
+    assert operations - others == set(REFERENCE)
+    for name in REFERENCE:
+        assert ">>>" in getattr(tg, name).__doc__, name
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+TOP_LEVEL = {"tinygrad_seq", "tests", "examples", "docs", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"}
+# Written so that these lines do not match themselves.
+LOCAL = re.compile(
+    r"(?<![\w.~-])/(?:root|home|work|tmp|Users|mnt|opt)/"
+    r"|[A-Z]:\\Users"
+    r"|index[-_]url|python[h]osted|\bpypi[.]|artifact[o]ry|devp[i]|/si[m]ple/"
+    r"|\blocal[h]ost\b|\b\d+[.]\d+[.]\d+[.]\d+:\d+"
+)
+
+
+def tracked() -> list[Path]:
+    """The files of the project: what git tracks, or in a copy without git all that is not made by a tool."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+        return [ROOT / name for name in listed.decode().split("\0") if name and (ROOT / name).exists()]
+    except (OSError, subprocess.CalledProcessError):
+        files = [path for name in TOP_LEVEL for path in [ROOT / name, *(ROOT / name).rglob("*")] if path.is_file()]
+        return [path for path in files if "__pycache__" not in path.parts]
+
+
+def test_the_top_level_holds_what_belongs_there() -> None:
+    found = {path.relative_to(ROOT).parts[0] for path in tracked()}
+    assert not {name for name in found - TOP_LEVEL if not name.startswith(".")}
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    assert LOCAL.search("in /ho" + "me/somebody/x") and not LOCAL.search("https://example.org/home/x and a/tmp/b")
+    for path in tracked():
+        if path.suffix not in (".npz", ".png"):
+            for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+                assert not LOCAL.search(line), f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+
+
+def commands(page: str) -> list[str]:
+    """The lines of a page's shell blocks."""
+    blocks = re.findall(r"^```(?:sh|bash|shell|console)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_commands_of_the_readme_are_those_that_are_tried_on_a_fresh_machine() -> None:
+    """With uv, the same is run in an environment that uv makes: the end of such a command is that of another one."""
+    run = ROOT / ".ci" / "run"
+    if not run.exists():  # a copy of the sources without the files of the repository
+        assert not (ROOT / ".git").exists()
+        return
+    plain = [command for command in commands((ROOT / "README.md").read_text("utf-8")) if not command.startswith("uv ")]
+    missing = [command for command in plain if command not in run.read_text("utf-8")]
+    assert plain and not missing
+    for command in commands((ROOT / "README.md").read_text("utf-8")):
+        assert any(other.split()[-1] == command.split()[-1] for other in plain), command
