@@ -75,12 +75,12 @@ def primitive(
                 raise TypeError(f"{name} takes {arity} inputs and the options {further}, got {len(inputs)} arguments")
             options.update(zip(further, inputs[arity:], strict=False))
             inputs = inputs[:arity]
-        if "out" in options:
+        if options and "out" in options:
             raise TypeError(f"{name} never writes into an array (out=): its result is a new one")
         arrays, needs, i = [], [], 0
         tensors = foreign = False
         for x in inputs:
-            if isinstance(x, Tensor):
+            if type(x) is Tensor or isinstance(x, Tensor):  # the first is the faster question
                 tensors = True
                 arrays.append(x._array)
                 if x._requires:
@@ -100,10 +100,8 @@ def primitive(
             return array
 
         context = _context()
-        if not context.recording:
-            needs = []
-        elif constant:
-            needs = [i for i in needs if i not in constant]
+        if needs and (constant or not context.recording):
+            needs = [i for i in needs if i not in constant] if context.recording else []
         result = _new(Tensor)
         result._array = array if type(array) is np.ndarray else np.asarray(array)
         result.grad = result.name = None
