@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import tinygrad_seq as tg
-from tinygrad_seq.replay import _Plan, recorded
+from tinygrad_seq.planning import Plan, recorded
 
 
 def bits(array):
@@ -463,7 +463,7 @@ def test_freeing_a_buffer_one_reader_too_early_would_be_seen(monkeypatch):
         return replayed(step, (x,), [w]) == eager(function, (tg.Tensor(x),), [w])
 
     assert same()
-    compute = _Plan._compute
+    compute = Plan._compute
 
     def too_early(self, t, dying):
         read = [x for x in t._inputs if isinstance(x, tg.Tensor) and self._root.get(x) is x and x in self._bytes]
@@ -472,7 +472,7 @@ def test_freeing_a_buffer_one_reader_too_early_would_be_seen(monkeypatch):
         for x in early:  # exp(w x), which cos and the products still have to read
             self._free.setdefault(self._bytes[x].nbytes, []).append(self._bytes[x])
 
-    monkeypatch.setattr(_Plan, "_compute", too_early)
+    monkeypatch.setattr(Plan, "_compute", too_early)
     assert not same()
 
 
