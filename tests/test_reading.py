@@ -349,7 +349,7 @@ POSITIVE = [
     lambda a, b: a[0],
     lambda a, b: a.sum(-1),
     lambda a, b: a.reshape(-1),
-    lambda a, b: tg.pad(a, 1),
+    lambda a, b: tg.pad(a, 1, constant_values=0.5),
     lambda a, b: tg.norm(a, axis=0),
     lambda a, b: tg.embedding(a, np.array([[1, 0], [0, 0]])),
     lambda a, b: tg.broadcast_to(a, (2, *a.shape)),
@@ -478,6 +478,18 @@ def test_the_credit_of_all_losses_is_the_gradient_and_each_row_that_of_its_loss(
         assert np.allclose(row, [by_step.get(t, 0) for t in range(1, T + 1)], rtol=1e-9, atol=1e-12)
     beside = tg.Tape(total + (cell.A**2).sum()).flow().credit("loss", cell.A)
     assert "some credit passes by" in beside.title
+
+
+def test_a_chain_through_an_explosion_says_so():
+    U = tg.Tensor(np.full((2, 2), 1e200), requires_grad=True, name="U")
+    h = tg.Tensor([1e-300, 1e-300], name="h")
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t in (1, 2, 3):
+            with tg.step(t):
+                h = (h @ U).named("h")
+        chain = tg.Tape((h * 1e-300).sum()).flow().chain("h")
+    assert np.isfinite(chain.rows[0][2])
+    assert np.isnan(chain.rows[-1][3])
 
 
 def test_credit_does_not_go_from_one_loss_into_another():

@@ -39,6 +39,11 @@ def factor(order: Sequence[Tensor], y: Tensor, x: Tensor, crosses: Crosses) -> A
     return rows
 
 
+def largest_singular_value(J: Array) -> Any:
+    """How much J can lengthen a vector; nan where an entry is not finite, as after an explosion."""
+    return np.linalg.norm(J, 2) if np.isfinite(J).all() else J.dtype.type(np.nan)
+
+
 def chain(
     order: Sequence[Tensor], states: Sequence[Tensor], incoming: Array, crosses: Crosses, entry: Entry, precision: Any
 ) -> Table:
@@ -51,14 +56,14 @@ def chain(
     for y, x in zip(states[:0:-1], states[-2::-1], strict=True):
         J = factor(order, y, x, crosses)
         product = product @ J
-        largest = np.linalg.norm(J, 2)
+        largest = largest_singular_value(J)
         bound = bound * largest
         left = None if not length else np.linalg.norm(arrived[x]) if x in arrived else last.dtype.type(0)
         step = f"{y.step} → {'start' if x.step is None else x.step}"
         if not matrix:
             rows.append((step, J[0, 0], product[0, 0], left))
         elif entry is None:
-            rows.append((step, np.linalg.norm(J), largest, np.linalg.norm(product, 2), left, bound))
+            rows.append((step, np.linalg.norm(J), largest, largest_singular_value(product), left, bound))
         else:
             rows.append((step, J[entry], largest, product[entry], left, bound))
     factor_head, product_head = f"∂{name}/∂{name} before", "product"

@@ -24,7 +24,7 @@ from .tensor import Tensor
 
 Readers = Mapping[Tensor, Sequence[tuple[Tensor, Sequence[int]]]]
 Crosses = Callable[[Tensor, int], bool] | None
-Entry = tuple[int, ...] | None
+Entry = tuple[int, ...] | int | None
 JOINS = (concat_, stack_)
 
 
@@ -94,7 +94,7 @@ def heading(text: str, x: Any, entry: Entry = None) -> str:
     """What `look` shows of arrays such as x, as a heading."""
     if x.size == 1:
         return text
-    return f"‖{text}‖" if entry is None else f"{text}[{', '.join(map(str, entry))}]"
+    return f"‖{text}‖" if entry is None else f"{text}[{', '.join(map(str, np.atleast_1d(entry)))}]"
 
 
 def digits(precision: int | None, norms: bool) -> int | None:
@@ -238,6 +238,7 @@ class Ledger:
             covered[...] = True
         for t, places in self._readers.get(x, ()):
             g = self._arrived.get(t)
+            check_kept(t)
             sent = [i for i in places if self._crosses is None or self._crosses(t, i)]
             if g is None or not sent:
                 continue
@@ -251,9 +252,8 @@ class Ledger:
                         zeros = True
                         continue
                     uses = uses if len(uses) == 1 or not covered[index].any() else None
-                found += [self._use(t, i)] if uses is None else uses
-                n = 1 if uses is None else len(uses)
-                found[-n:] = [replace(use, _rates=(*use._rates, times_rate)) for use in found[-n:]]
+                uses = [self._use(t, i)] if uses is None else uses
+                found += [replace(use, _rates=(*use._rates, times_rate)) for use in uses]
                 covered[index] = True
         # Where zeros were sent as well, by copies of which only other parts are read, -0.0 has become 0.0.
         return [replace(use, _rates=(*use._rates, _unsigned)) for use in found] if zeros else found
@@ -272,7 +272,6 @@ class Ledger:
         if t._operation.every is not None:  # called once for all inputs, and not once for each
             sent = zip(places, contributions(t, g, places), strict=True)
             return [partial(_first, whole(c, t._inputs[i], t)) for i, c in sent]
-        check_kept(t)
         return [partial(_contribution, t, i, t._inputs[i], t._arrays) for i in places]
 
     def _part(self, t: Tensor, i: int) -> Any:

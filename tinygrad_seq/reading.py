@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from . import diagnosis
-from .chain import chain
+from .chain import chain, largest_singular_value
 from .ledger import Entry, Ledger, Readers, Uses, contributions, digits, heading, look, readers, unwritable, whole
 from .primitive import enable_grad
 from .signatures import Array
@@ -100,7 +100,10 @@ class StateJacobian(Mapping[tuple[str, str], Array]):
         """The blocks: of a state of one unit the numbers, of more units the largest singular values."""
         ones = all(block.size == 1 for block in self.values())
         rows = [
-            (f"∂{new}", *(look(self[new, old]) if ones else np.linalg.norm(self[new, old], 2) for old in self.names))
+            (
+                f"∂{new}",
+                *(look(self[new, old]) if ones else largest_singular_value(self[new, old]) for old in self.names),
+            )
             for new in self.names
         ]
         title = "One step of the state" if ones else "One step of the state: the largest singular value of each block"
@@ -348,10 +351,14 @@ class Flow:
     def _ledger(self) -> Ledger:
         return Ledger(self.tape._readers, self._arrived, self._seeds, self._crosses)
 
-    def _also_cut(self, boundary: tuple[int, int]) -> Flow:
-        """The same reading with one cut more."""
-        seeds = [self._seeds[y] for y in self.tape.results]
-        return Flow(self.tape, seeds[0] if len(seeds) == 1 else seeds, self.holding, (*self.cut, boundary))
+    def _with_cut(self, x: Tensor, before: int) -> Array:
+        """The gradient of x in the same reading with one cut more, after this step."""
+        arrived = sweep(
+            self.tape.recorded(),
+            dict(self._seeds),
+            lambda t, i: self._may_cross(t, i) and not _apart(t, t._inputs[i], before),
+        )
+        return np.asarray(arrived.get(x, np.zeros(x.shape, x.dtype)))
 
     def _boundary(self, boundary: Any) -> tuple[int, int]:
         steps = self.tape._steps
@@ -417,7 +424,17 @@ class Flow:
         return self._ledger.uses(self._tensor(x))
 
     def reach(self, x: Tensor | str) -> int | None:
-        """The earliest step at whose uses of x any credit arrived; None if at no step."""
+        """The earliest step at whose uses of x any credit arrived; None if at no step.
+
+        >>> import tinygrad_seq as tg
+        >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+        >>> for t in (1, 2, 3):
+        ...     with tg.step(t):
+        ...         h = (w * h).named("h")
+        >>> tape = tg.Tape(h)
+        >>> tape.flow().reach("w"), tape.flow(cut=[(1, 2)]).reach("w")
+        (1, 2)
+        """
         return min((use.step for use in self.uses(x) if use.step is not None and use.incoming.any()), default=None)
 
     def crossing(self, before: int, after: int) -> dict[Tensor, Array]:
@@ -427,6 +444,14 @@ class Flow:
         of what the reading operations sent it. For all x: flow[x] = cut flow[x] + what the credit that crossed gives
         when it is sent on from those tensors, `Tape(*tensors).flow(seed=credits)[x]` (on that tape with the same cut
         if credit crosses in both directions). For a tensor by which alone credit crosses, that is the entry itself.
+
+        >>> import tinygrad_seq as tg
+        >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+        >>> for t in (1, 2, 3):
+        ...     with tg.step(t):
+        ...         h = (w * h).named("h")
+        >>> {x.label(): credit.item() for x, credit in tg.Tape(h).flow().crossing(1, 2).items()}
+        {'h at step 1': 0.25}
         """
         self._boundary((before, after))
         credit: dict[Tensor, Array] = {}
@@ -483,6 +508,18 @@ class Flow:
         An LSTM's c is half of its state. Credit goes back along h as well, and "left" counts it, but the product does
         not: it is the cell's own chain. With h held at all steps but the last (`holding=tape.find("h")[:-1]`), both are
         the direct path.
+
+        >>> import tinygrad_seq as tg
+        >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+        >>> for t in (1, 2, 3):
+        ...     with tg.step(t):
+        ...         h = (w * h).named("h")
+        >>> print(tg.Tape(h).flow().chain("h"))
+        Credit going back along h
+        from → to  ∂h/∂h before  product  left
+        ─────────  ────────────  ───────  ────
+        3 → 2               0.5     0.5   0.5
+        2 → 1               0.5     0.25  0.25
         """
         start, states = self._states(state)
         if start is not None and start.requires_grad:
@@ -499,6 +536,19 @@ class Flow:
         `losses`: tensors on the tape, or their name. Each starts with the gradient that it has in this flow, and
         nothing goes on from one loss into another. For an x of one entry, or with `entry`, the sum of the matrix is
         the gradient, unless some of it passes by these losses; the title says so. Else it shows norms.
+
+        >>> import tinygrad_seq as tg
+        >>> w, h, total = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h"), 0.0
+        >>> for t in (1, 2):
+        ...     with tg.step(t):
+        ...         h = (w * h).named("h")
+        ...         total = total + (2.0 * h).named("loss")
+        >>> print(tg.Tape(total).flow().credit("loss", "w"))
+        What each loss sends to the uses of w at each step; the sum is ∂L/∂w
+               step 1  step 2
+        ─────  ──────  ──────
+        loss1       2       0
+        loss2       1       1
         """
         w = self._tensor(x)
         sources = [self._tensor(y) for y in (self.tape.find(losses) if isinstance(losses, str) else losses)]
@@ -528,7 +578,15 @@ class Flow:
         return Matrix(matrix, labels, ["no step" if s is None else f"step {s}" for s in steps], title)
 
     def steps(self) -> Iterator[Visit]:
-        """The backward pass, one operation at a time: what came in, the local rate, and what was sent where."""
+        """The backward pass, one operation at a time: what came in, the local rate, and what was sent where.
+
+        >>> import tinygrad_seq as tg
+        >>> x = tg.Tensor(3.0, requires_grad=True, name="x")
+        >>> for visit in tg.Tape(-(x * x)).flow().steps():
+        ...     print(visit.operation, visit.incoming, [(sent.factor, sent.rate) for sent in visit.sent])
+        negative 1.0 [(-1.0, '-1')]
+        multiply -1.0 [(3.0, 'the other factor'), (3.0, 'the other factor')]
+        """
         return walk(self.tape.recorded(), self._arrived, self._crosses)
 
     def __str__(self) -> str:
@@ -578,7 +636,7 @@ class Flow:
             return ["nothing is wrong: this is the gradient"]
         order = self.tape.recorded()
         cuts = (
-            (f"the credit was cut between steps {a} and {b} (detached there)", self._also_cut((a, b))[w])
+            (f"the credit was cut between steps {a} and {b} (detached there)", self._with_cut(w, a))
             for a, b in pairwise(self.tape._steps)
             if (a, b) not in self.cut
         )
@@ -607,7 +665,9 @@ def _spans(steps: Sequence[int]) -> str:
 
 def _value(array: Array) -> str:
     """A number as short as it is exact; an array by its shape."""
-    return str(array[()]) if array.ndim == 0 else f"shape {array.shape}"
+    if array.ndim:
+        return f"shape {array.shape}"
+    return str(array[()] + 0.0 if array.dtype.kind == "f" else array[()])  # -0.0 is 0.0
 
 
 def _option(value: Any) -> str:
