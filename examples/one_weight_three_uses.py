@@ -57,13 +57,13 @@ print("\n3. Is -0.75 right? Two ways to know that have nothing to do with the ta
 polynomial = 2 * 0.5 * (0.5**2 - 1)
 small = 1e-6
 difference = (read(0.5 + small).item() - read(0.5 - small).item()) / (2 * small)
-print(f"  the polynomial's rate 2w(w² - 1)       {polynomial}")
+print(f"  the polynomial's rate 2w(w^2 - 1)      {polynomial}")
 print(f"  (L(w + 1e-6) - L(w - 1e-6)) / 2e-6     {difference:.9f}")
 assert polynomial == -0.75
 assert abs(difference + 0.75) < 1e-9
 
 curvature = tg.hvp(read(w), w, 1.0)
-print(f"  and its curvature 6w² - 2              {6 * 0.5**2 - 2}, from the tape {curvature}")
+print(f"  and its curvature 6w^2 - 2             {6 * 0.5**2 - 2}, from the tape {curvature}")
 assert curvature == -0.5
 
 print("\n4. The same reading backward has the gradient of everything else\n")
@@ -81,7 +81,7 @@ rate = 0.1
 w.data = w.data - rate * w.grad
 new = read(w)
 h3 = tg.Tape(new).find("h", 3)
-print(f"  w = 0.5 - {rate} × (-0.75) = {w.item()}")
+print(f"  w = 0.5 - {rate} * (-0.75) = {w.item()}")
 print(f"  the last state is now {h3.item():.6f}, and the loss fell from {loss.item()} to {new.item():.13f}")
 assert w.item() == 0.575
 assert np.isclose(h3.item(), 0.330625, rtol=1e-14)
