@@ -70,8 +70,8 @@ print("\n4. The same reading backward has the gradient of everything else\n")
 xs = [tg.Tensor(x, requires_grad=True, name="x") for x in READINGS]
 v, h0 = tg.Tensor(1.0, requires_grad=True, name="v"), tg.Tensor(0.0, requires_grad=True, name="h0")
 flow = tg.Tape(read(w, xs, v, h0)).flow()
-print("  the readings        ", *(flow[x] for x in xs))
-print("  their weight        ", flow["v"])
+print("  the readings          ", *(flow[x] for x in xs))
+print("  their weight          ", flow["v"])
 print("  the state at the start", flow["h0"])
 assert [flow[x].item() for x in xs] == [-0.1875, -0.375, -0.75]
 assert (flow["v"], flow["h0"]) == (-0.1875, -0.09375)
