@@ -139,6 +139,13 @@ def test_a_constant_that_is_changed_later_changes_no_gradient(constant: Any, cha
     assert tg.grad(y, x, [1.0, 2.0]).tolist() == tg.grad(y, x, [1.0, 2.0], create_graph=True).tolist() == [10.0, 40.0]
 
 
+def test_axes_that_are_changed_later_change_no_gradient() -> None:
+    x, axes = tg.Tensor(np.zeros((2, 3, 4)), requires_grad=True), [2, 0, 1]
+    y = tg.transpose(x, axes)
+    axes.reverse()
+    assert tg.grad(y, x, np.arange(24.0).reshape(4, 2, 3))[1, 2, 3] == 23
+
+
 def test_indices_and_masks_that_are_changed_later_change_no_gradient() -> None:
     x, ids, mask = leaf(1.0, 2.0, 3.0), np.array([2, 0]), np.array([True, False, True])
     picked, masked, chosen = x[ids], x[mask], tg.where(mask, x, 0.0)

@@ -21,6 +21,7 @@ from .compositions import (
     stack,
     std,
     take,
+    transpose,
     var,
 )  # fmt: skip
 from .fit import Training, fit, interruptible
@@ -62,7 +63,6 @@ from .ops import (
     sum,
     swapaxes,
     tanh,
-    transpose,
     where,
 )  # fmt: skip
 from .primitive import Part, enable_grad, no_grad, primitive, scope, step

@@ -81,6 +81,10 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     return ops.cumsum_(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis)
 
 
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+    return ops.transpose(x, None if axes is None else tuple(axes))  # a list might be changed before it is read again
+
+
 def flip(x: Any, axis: Axis = None) -> Any:
     for i in _axes(x, axis):
         x = x[_along(i, slice(None, None, -1))]

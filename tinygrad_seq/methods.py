@@ -114,7 +114,7 @@ PROTOCOLS: dict[str, Function] = {
     "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc, "__array_function__": _function,
 }  # fmt: skip
 METHODS: dict[str, Any] = {
-    "reshape": _shaped(ops.reshape), "transpose": _shaped(ops.transpose), "T": property(ops.transpose),
+    "reshape": _shaped(ops.reshape), "transpose": _shaped(compositions.transpose), "T": property(ops.transpose),
     "flatten": lambda x: ops.reshape(x, (-1,)), "item": lambda x: x.data.item(), "tolist": lambda x: x.data.tolist(),
 } | {f.__name__: f for f in (
     ops.exp, ops.log, ops.sqrt, ops.square, ops.abs, ops.sin, ops.cos, ops.tanh, ops.sigmoid, ops.relu, ops.sum,
@@ -133,9 +133,9 @@ Tensor.numpy_functions = {getattr(np, f.__name__): f for f in (
     ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.power, ops.matmul, ops.exp, ops.expm1, ops.log,
     ops.log1p, ops.sqrt, ops.square, ops.abs, ops.sign, ops.sin, ops.cos, ops.tanh, ops.maximum, ops.minimum,
     ops.where, ops.sum, ops.max, ops.min, ops.swapaxes, ops.expand_dims, ops.squeeze, ops.broadcast_to, ops.reshape,
-    ops.transpose, compositions.mean, compositions.var, compositions.std, compositions.prod, compositions.cumsum,
-    compositions.flip, compositions.stack, compositions.split, compositions.pad, compositions.take, compositions.dot,
-    compositions.outer, compositions.einsum, compositions.clip,
+    compositions.transpose, compositions.mean, compositions.var, compositions.std, compositions.prod,
+    compositions.cumsum, compositions.flip, compositions.stack, compositions.split, compositions.pad,
+    compositions.take, compositions.dot, compositions.outer, compositions.einsum, compositions.clip,
 )} | {_operation.forward: _compared(_operation) for _operation in COMPARISONS.values()} | {
     np.concatenate: compositions.concat, np.linalg.norm: _norm,
 }  # fmt: skip
