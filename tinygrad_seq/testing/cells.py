@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 try:
-    from hypothesis import HealthCheck, given, reject, settings
+    from hypothesis import HealthCheck, Phase, given, reject, settings
     from hypothesis import strategies as st
 except ImportError:
     raise ImportError("check_cell needs hypothesis: pip install 'tinygrad-seq[test]'") from None
@@ -66,8 +66,8 @@ def check_cell(
     - carrying: T steps are k steps and then T - k, with the state carried over.
     - units: hidden units permuted in weights and state are outputs permuted. (A parameter's axis is taken for the
       units if its length fits: d, several times d, or the joined rows of [x, h] or [h, x].)
-    - padding: neither valid outputs nor gradients know what stands at padding, or that there is any.
     - rows: rows of a batch do not see each other, in values and in gradients.
+    - padding: neither valid outputs nor gradients know what stands at padding, or that there is any.
     - reversal: reading the reversed sequence from its end gives the same outputs, reversed.
     - saving: what was saved and loaded gives the same numbers, and so does the carried state.
     - replay: a state that is used again gives the same numbers, and so does `tg.replay`, bit for bit.
@@ -77,7 +77,7 @@ def check_cell(
 
     >>> import tinygrad_seq as tg
     >>> print(check_cell(tg.nn.GRUCell, examples=2))
-    keeps 10 laws on 2 examples: gradient, uses, crossing, carrying, units, padding, rows, reversal, saving, replay
+    keeps 10 laws on 2 examples: gradient, uses, crossing, carrying, units, rows, padding, reversal, saving, replay
 
     Raises BrokenLawError or WrongGradientError (AssertionErrors) with the simplest example that was found; TypeError
     for something that is no cell; ValueError for an unknown law.
@@ -90,17 +90,27 @@ def check_cell(
     laws = {name: law for name, law in LAWS.items() if name not in skip}
     left_out = dict.fromkeys(skip, "skipped")
     drawn = 0
+    broken: list[str] = []  # while hypothesis looks for a simpler example, only this law is tried
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow],
+        report_multiple_bugs=False,
+    )
     @given(_examples(make))
     def cell_keeps_the_laws(example: Example) -> None:
         nonlocal drawn
         drawn += 1
-        for name, law in laws.items():
+        for name in broken or laws:
             try:
-                law(example)
+                laws[name](example)
             except NotApplicableError as reason:
                 left_out.setdefault(name, str(reason))
+            except (AssertionError, ValueError, TypeError, RuntimeError):
+                broken[:] = [name]
+                raise
 
     cell_keeps_the_laws()
     return CheckedCell(tuple(name for name in laws if name not in left_out), drawn, left_out)
@@ -209,7 +219,7 @@ def _differences(a: Array, b: Array) -> str:
 def _examples(make: Callable[[int, int, np.random.Generator], Any]) -> st.SearchStrategy[Example]:
     @st.composite
     def examples(draw: st.DrawFn) -> Example:
-        m, d, seed = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 2**32 - 1))
+        m, d, seed = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 999))
         cell, m = make(m, d, np.random.default_rng(seed))
         T, B = draw(st.integers(1, 4)), draw(st.integers(1, 3))
         rng = np.random.default_rng(seed + 1)
@@ -477,6 +487,6 @@ def replaying(e: Example) -> None:
 
 
 LAWS: dict[str, Callable[[Example], None]] = {
-    "gradient": gradient, "uses": uses, "crossing": crossing, "carrying": carrying, "units": units, "padding": padding,
-    "rows": rows, "reversal": reversal, "saving": saving, "replay": replaying,
+    "gradient": gradient, "uses": uses, "crossing": crossing, "carrying": carrying, "units": units, "rows": rows,
+    "padding": padding, "reversal": reversal, "saving": saving, "replay": replaying,
 }  # fmt: skip

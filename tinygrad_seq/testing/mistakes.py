@@ -65,7 +65,7 @@ def _multiples(mine: Array, right: Array, tolerance: float) -> Iterable[str]:
 
 
 def _rearranged(mine: Array, right: Array, tolerance: float) -> Iterable[str]:
-    if not 2 <= mine.ndim <= 4:
+    if not 2 <= mine.ndim == right.ndim <= 4:
         return
     for axes in permutations(range(mine.ndim)):
         if axes != tuple(range(mine.ndim)) and same(mine, right.transpose(axes), tolerance):
@@ -80,8 +80,8 @@ def _of_another_shape(mine: Array, right: Array, tolerance: float) -> list[str]:
         axes = (*range(extra), *(i + extra for i, n in enumerate(right.shape) if n != mine.shape[i + extra]))
         if same(mine.sum(axis=axes).reshape(right.shape), right, tolerance):
             return [f"the sum over the broadcast axes {axes} is missing"]
-    if mine.shape == right.shape[::-1] and same(mine.T, right, tolerance):
-        return ["transposed"]
+    if permuted := list(_rearranged(mine, right, tolerance)):
+        return permuted
     return [f"it has shape {mine.shape} where the tensor has shape {right.shape}"]
 
 
