@@ -143,7 +143,7 @@ def test_vocabulary_orders_by_frequency_and_reads_back_what_it_wrote():
 # Alignment -----------------------------------------------------------------------------------------------------------
 
 
-def by_hand(bilm, sentence):
+def by_hand(bilm, sentence, residual=True):
     """(sum of -log p, forward and backward), and the features (layers + 1, N, 2d), word by word."""
     whole = [tg.nn.Mark.BEGIN, *sentence, tg.nn.Mark.END]
     losses, states = [], []
@@ -156,7 +156,7 @@ def by_hand(bilm, sentence):
                 h, state = cell(x, state)
                 outputs.append(h)
             outputs = tg.stack(outputs)
-            layers.append(outputs + layers[-1] if number and net.residual else outputs)
+            layers.append(outputs + layers[-1] if number and residual else outputs)
         logits = (layers[-1] @ bilm.softmax.W + bilm.softmax.b).data
         logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         losses.append(-logp[np.arange(len(s) - 1), bilm.vocabulary.ids(s[1:])].sum())
@@ -169,7 +169,7 @@ def by_hand(bilm, sentence):
 @pytest.mark.parametrize("kind", ["chars", "table"])
 def test_losses_and_features_are_those_of_the_equations_word_by_word(kind, options):
     bilm = a_bilm(kind, **options)
-    right = [by_hand(bilm, sentence) for sentence in SENTENCES]
+    right = [by_hand(bilm, sentence, options.get("residual", True)) for sentence in SENTENCES]
     targets = sum(len(sentence) + 1 for sentence in SENTENCES)
     expected = np.array([losses for losses, _ in right]).sum(0) / targets
     np.testing.assert_allclose([float(x) for x in bilm.losses(SENTENCES)], expected, rtol=1e-12)
@@ -424,6 +424,16 @@ def test_the_same_batch_twice_gives_the_same_result_unless_stateful():
     assert np.abs(bilm.layers(batch).data - first)[1:].max() > 1e-3
     bilm.reset()
     np.testing.assert_array_equal(bilm.layers(batch).data, first)
+    bilm.stateful = False
+    np.testing.assert_array_equal(bilm.layers(batch).data, first)
+
+
+def test_a_short_sentence_goes_on_from_its_own_end():
+    together, alone = (a_bilm(stateful=True) for _ in range(2))
+    together.layers([["we", "train", "models"], ["the"]])
+    alone.layers([["the"]])
+    beside = together.layers([["in"], ["arrived"]]).data[:, :, 1]
+    np.testing.assert_allclose(beside, alone.layers([["arrived"]]).data[:, :, 0], rtol=0, atol=1e-12)
 
 
 def test_a_stateful_model_starts_where_it_ended_and_credit_stays_behind():
@@ -482,6 +492,14 @@ def test_training_a_task_leaves_a_frozen_bilm_in_evaluation_mode():
     np.testing.assert_array_equal(task.elmo.layers([["we"]]).data, task.elmo.layers([["we"]]).data)
 
 
+def test_an_elmo_can_be_thawed():
+    elmo = tg.nn.Elmo(a_bilm())
+    elmo.remember([["we"]])
+    assert elmo.frozen and not elmo.layers([["we"]]).requires_grad
+    elmo.bilm.freeze(False)
+    assert not elmo.frozen and elmo.layers([["we"]]).requires_grad  # what was remembered carries no gradient
+
+
 def test_an_unfrozen_elmo_sends_gradients_to_every_parameter_it_reads():
     bilm = a_bilm()
     elmo = tg.nn.Elmo(bilm, frozen=False)
@@ -492,12 +510,13 @@ def test_an_unfrozen_elmo_sends_gradients_to_every_parameter_it_reads():
 
 def test_remembered_sentences_are_computed_once():
     corpus = [["we", "train"], ["the"], ["we", "train"], ["in", "the", "models"]]
-    elmo = tg.nn.Elmo(a_bilm(), layer_norm=True)
+    elmo = tg.nn.Elmo(a_bilm(dtype=np.float32), layer_norm=True)
     (right,) = elmo(corpus)
     elmo.remember(corpus, batch=2)
     encode, elmo.bilm.encoder = elmo.bilm.encoder, None  # whoever computes now, fails
     (found,) = elmo(corpus)
-    np.testing.assert_allclose(found.data, right.data, rtol=0, atol=1e-12)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.data, right.data, rtol=0, atol=1e-5)
     with pytest.raises(TypeError):
         elmo([["unheard"]])
     elmo.forget()
@@ -547,6 +566,16 @@ def test_dropout_draws_in_training_only_and_perplexity_restores_the_mode():
     assert bilm.training and bilm.dropout.training
     bilm.eval()
     assert float(bilm.loss(batch)) == float(bilm.loss(batch))
+
+
+def test_dropout_is_on_the_input_of_every_layer_and_of_the_softmax():
+    bilm = a_bilm(dropout=1.0)
+    layers = bilm.layers([["we", "train"], ["the", "in"]]).data
+    assert layers[0].any() and (layers[0, :, 0] != layers[0, :, 1]).any()
+    np.testing.assert_array_equal(layers[1:, :, 0], layers[1:, :, 1])  # no word has got through
+    b = bilm.softmax.b.data
+    right = np.log(np.exp(b).sum()) - b[VOCABULARY.ids(["we", tg.nn.Mark.END])].mean()
+    assert bilm.losses([["we"]]).forward.item() == pytest.approx(right, rel=1e-12)
 
 
 def test_equal_seeds_build_equal_models_with_distinct_directions():

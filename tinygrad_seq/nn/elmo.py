@@ -159,8 +159,7 @@ class Frame(NamedTuple):
         if not backward:
             return self.places
         steps = np.arange(len(self.places))[:, None]
-        turned = self.places[np.maximum(self.lengths + 1 - steps, 0), np.arange(len(self.lengths))]
-        return np.where(steps < self.lengths + 2, turned, 1)
+        return self.places[np.maximum(self.lengths + 1 - steps, 0), np.arange(len(self.lengths))]
 
     def real(self, more: int = 0) -> Array:
         """Which of T + more positions a row of its own length + more has: (T + more, B)."""
@@ -383,6 +382,8 @@ class BiLM(Module):
     def _read(self, frame: Frame, rows: Tensor, stateful: bool) -> list[list[Tensor]]:
         """Each direction's layers, (T + 1, B, d) in the order of reading."""
         B, starts = len(frame.lengths), [None, None]
+        # Padding stands after a row's end, where nothing real reads on. Only a state to go on from must know of it.
+        lengths = frame.lengths + 1 if stateful else None
         if stateful and self._carried is not None:
             before, arrays = self._carried
             if before != B:
@@ -395,7 +396,7 @@ class BiLM(Module):
         for k, net in enumerate((self.forward, self.backward)):
             xs = self.dropout(embedding(rows, frame.read(backward=k == 1)[:-1]))
             with scope(("forward", "backward")[k]):
-                outputs, end = net(xs, starts[k], frame.lengths + 1, every_layer=True)
+                outputs, end = net(xs, starts[k], lengths, every_layer=True)
             read.append(outputs)
             ends.append(end)
         if stateful:
@@ -556,8 +557,7 @@ class ScalarMix(Module):
         if self.layer_norm:
             layers = normalised(layers, real)
         shape = layers.shape[1:]
-        mixed = self.gamma * (self.weights.softmax() @ layers.reshape(len(layers), -1)).reshape(shape)
-        return mixed if real is None else where(real, mixed, 0.0)
+        return self.gamma * (self.weights.softmax() @ layers.reshape(len(layers), -1)).reshape(shape)
 
     def penalty(self) -> Tensor:
         """Σ s²: times a small number, it draws the weights towards the average of the layers."""
@@ -593,7 +593,8 @@ class Elmo(Module):
     Each is a ScalarMix of its own over the biLM's layers (`mixes`: their number, or the ScalarMix modules themselves),
     with `dropout` on it in training. `frozen` (the default, and the paper's recipe): the biLM is frozen and stays in
     evaluation mode, no graph is built through it, and only mixes and task learn; a gradient asked of its parameters
-    raises. `remember(corpus)` computes the features of all sentences once, for training over many epochs.
+    raises (`elmo.bilm.freeze(False)` trains it again). `remember(corpus)` computes the features of all sentences once,
+    for training over many epochs.
 
     >>> sentences = [["the", "train", "arrived"], ["we", "train", "models", "here"]]
     >>> bilm = BiLM(CharEncoder(6, rng=0), Vocabulary.of(sentences), hidden=6, rng=0)
@@ -612,7 +613,7 @@ class Elmo(Module):
         frozen: bool = True,
         rng: Any = None,
     ) -> None:
-        self.bilm, self.frozen = bilm, frozen
+        self.bilm = bilm
         if isinstance(mixes, int):
             mixes = [ScalarMix(bilm.depth, layer_norm, dtype=bilm.softmax.W.dtype) for _ in range(mixes)]
         self.mixes = list(mixes)
@@ -623,17 +624,23 @@ class Elmo(Module):
         if frozen:
             bilm.freeze()
 
-    def remember(self, sentences: Sentences, batch: int = 32) -> None:
-        """Compute the layers of these sentences once; later calls take them from memory. Frozen and stateless only.
+    @property
+    def frozen(self) -> bool:
+        """Whether the biLM learns nothing: none of its parameters requires a gradient."""
+        return not self.bilm.parameters()
 
-        They take (layers + 1)·2d numbers for each word; `forget()` frees them.
+    def remember(self, sentences: Sentences, batch: int = 32) -> None:
+        """Compute the layers of these sentences once; later calls take them from memory while the biLM is frozen.
+
+        They take (layers + 1)·2d numbers for each word; `forget()` frees them, and is due when the biLM has changed.
+        ValueError for one that is stateful, or not frozen.
         """
         if not self.frozen or self.bilm.stateful:
             raise ValueError("only the features of a frozen and stateless biLM stay what they are")
         new = list(dict.fromkeys(map(tuple, sentences)).keys() - self._remembered.keys())
         for group in by_length(new, batch):
             part = [new[i] for i in group]
-            layers = self._computed(part).data
+            layers = self.layers(part).data
             for b, sentence in enumerate(part):
                 self._remembered[sentence] = layers[:, : len(sentence), b].copy()
 
@@ -641,17 +648,12 @@ class Elmo(Module):
         """Drop what `remember` has computed."""
         self._remembered.clear()
 
-    def _computed(self, batch: Sentences) -> Tensor:
-        if not self.frozen:
-            return self.bilm.layers(batch)
-        self.bilm.eval()
-        with no_grad():
-            return self.bilm.layers(batch)
-
     def layers(self, batch: Sentences) -> Tensor:
         """The biLM's layers (layers + 1, T, B, 2d), from memory where every sentence of the batch is remembered."""
-        if not self._remembered or not all(tuple(sentence) in self._remembered for sentence in batch):
-            return self._computed(batch)
+        if self.frozen:
+            self.bilm.eval()
+        if not (self.frozen and self._remembered and all(tuple(words) in self._remembered for words in batch)):
+            return self.bilm.layers(batch)
         known = [self._remembered[tuple(sentence)] for sentence in batch]
         whole = np.zeros(
             (self.bilm.depth, max(part.shape[1] for part in known), len(known), 2 * self.bilm.width), known[0].dtype
