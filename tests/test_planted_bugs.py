@@ -80,9 +80,9 @@ def spread_over_columns(g, y, x):
 P = tg.primitive
 by_rules("the sign", "check_grads", "the sign is turned round",
          P(np.cos, lambda g, y, x: g * tg.sin(x)), X)  # fmt: skip
-by_rules("the 2 of a square forgotten", "check_grads", "half of it is missing",
+by_rules("the 2 of a square forgotten", "check_grads", "0.5 times the right gradient: half of it is missing",
          P(np.square, lambda g, y, x: g * x), X)  # fmt: skip
-by_rules("a mean's gradient not divided", "check_grads", "counted 9 times",
+by_rules("a mean's gradient not divided", "check_grads", "9 times the right gradient: counted 9 times",
          P(lambda x: x.mean(), lambda g, y, x: tg.broadcast_to(g, x.shape), name="mean"), X)  # fmt: skip
 by_rules("one row instead of the sum over a broadcast axis", "check_grads",
          "the sum over the broadcast axes (0,) is missing: only the first entry is counted",
@@ -94,7 +94,8 @@ by_rules("σ instead of σ′", "check_grads", "the output stands where its slop
          P(tg.sigmoid.forward, lambda g, y, x: g * y, name="sigmoid"), X)  # fmt: skip
 by_rules("an activation's slope forgotten", "check_grads", "the slope is missing",
          P(np.tanh, lambda g, y, x: g), X)  # fmt: skip
-by_rules("a missing transpose, with symmetric matrices at hand", "check_grads", "they hide the mistake",
+by_rules("a missing transpose, with symmetric matrices at hand", "check_grads",
+         "right at the data that were given and wrong a little aside",
          P(np.matmul, lambda g, y, a, b: g @ b.swapaxes(-1, -2), lambda g, y, a, b: a @ g),
          SYMMETRIC, X)  # fmt: skip
 by_rules("the wrong axis on a square array", "check_grads", "transposed",
@@ -103,31 +104,34 @@ by_rules("a softmax without gradient (a seed of ones accepts it)", "check_grads"
          P(tg.softmax.forward, lambda g, y, x: g * 0.0, name="softmax"), X)  # fmt: skip
 by_rules("repeated rows overwritten instead of added", "check_grads", "all of them at index 2 of axis 0",
          embedded, X)  # fmt: skip
-by_rules("a rule that accumulates into g", "check_primitive", "writes into",
+by_rules("a rule that accumulates into g", "check_primitive", "writes into an array that is not its own",
          P(np.tanh, adds_into_g), X)  # fmt: skip
-by_rules("a rule that changes the saved output", "check_grads", "two backward passes",
+by_rules("a rule that changes the saved output", "check_grads", "two backward passes of tanh give two gradients",
          P(np.tanh, halves_y), X)  # fmt: skip
-by_rules("an input changed in place", "check_grads", "in place",
+by_rules("an input changed in place", "check_grads", "changed input 0 in place",
          P(doubled_in_place, lambda g, y, x: 2 * g), X)  # fmt: skip
 by_rules("a float64 constant in the forward function", "check_grads", "gives dtype float64",
          P(lambda x: x * np.float64(2), lambda g, y, x: 2 * g, name="double"), X.astype(np.float32))  # fmt: skip
 by_rules("a float64 constant in a rule", "check_primitive", "gives dtype float64",
          P(np.square, lambda g, y, x: g * x * np.float64(2)), X)  # fmt: skip
-by_rules("ties that each take the whole gradient", "check_grads", "are ties shared",
+by_rules("ties that each take the whole gradient", "check_grads",
+         "are ties shared so that the shares add up to the whole?",
          P(np.max, lambda g, y, x: g * (x == y), name="max"), [2.0, 1.0, 2.0], kinks=True)  # fmt: skip
-by_rules("digits lost to cancellation in float32", "check_grads", "loses its digits",
+by_rules("digits lost to cancellation in float32", "check_grads", "loses its digits in float32",
          P(lambda x: np.log1p(np.exp(x)), softplus_slope, name="softplus"),
          np.array([-13.0, -12.5], np.float32))  # fmt: skip
 by_rules("a rule that clips g", "check_primitive", "not linear in g",
          P(np.square, lambda g, y, x: 2 * x * tg.clip(g, -1.6, 1.6)), X)  # fmt: skip
-by_rules("a second derivative that is not there", "check_grads", "the gradient of the gradient",
+by_rules("a second derivative that is not there", "check_grads", "the gradient of the gradient of tanh is wrong",
          P(np.tanh, lambda g, y, x: g * (1 - (y * y if isinstance(y, np.ndarray) else y.data**2))),
          X, order=2)  # fmt: skip
-by_rules("other numbers on tensors than on arrays", "check_grads", "something else on tensors",
+by_rules("other numbers on tensors than on arrays", "check_grads",
+         "gives something else on tensors (create_graph=True) than on arrays",
          P(np.exp, lambda g, y, x: g * y if isinstance(y, np.ndarray) else g * x), X, order=2)  # fmt: skip
-by_rules("a rule that only runs on arrays", "check_grads", "has no rule for tensors",
+by_rules("a rule that only runs on arrays", "check_grads", "numpy.cosh has no rule for tensors",
          P(np.tanh, lambda g, y, x: g * np.cosh(x) ** -2), X, order=2)  # fmt: skip
-by_rules("data taken out of the graph", "check_grads", "computed from .data",
+by_rules("data taken out of the graph", "check_grads",
+         "the result is a constant: it was computed from .data, from .detach() or under no_grad",
          lambda x: tg.Tensor(np.tanh(x.data)), X)  # fmt: skip
 
 
@@ -285,6 +289,11 @@ def test_symmetric_data_accept_a_missing_transpose():
 
 def test_the_docs_say_what_catches_what():
     text = Path(__file__).parents[1].joinpath("docs", "testing.md").read_text(encoding="utf-8")
-    for name, planted in BUGS.items():
-        assert f"| {name} | `{planted.tool}` |" in text, name
-    assert len(BUGS) >= 10
+    rows = [f"| {name} | `{planted.tool}` | {planted.says} |" for name, planted in BUGS.items()]
+    assert "\n".join(rows) in text
+    with pytest.raises(AssertionError) as caught:
+        check_grads(
+            P(np.multiply, lambda g, y, x, w: g * w, lambda g, y, x, w: (g * x)[0], name="weigh"),
+            np.array([[1.0, -2.0, 0.5], [0.3, 0.8, -1.1]]), np.array([2.0, -0.5, 1.5]),
+        )  # fmt: skip
+    assert f"```text\n{caught.value}\n```" in text
