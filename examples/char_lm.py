@@ -1,15 +1,16 @@
 """Learn to write, one character at a time: a recurrent network, trained by truncated backpropagation through time.
 
     python examples/char_lm.py                       English prose that comes with Python, about half a minute
+    python examples/char_lm.py --full                a larger network and more patience, a few minutes
     python examples/char_lm.py --text FILE           any other text
-    python examples/char_lm.py --cell gru --hidden 200 --updates 3000
+    python examples/char_lm.py --cell gru --layers 2 --checkpoint run.ckpt.npz      and again with --resume, to go on
 
 The network reads the text in chunks of a few dozen characters and, at every character, says how likely each
 character is to come next. Between chunks it keeps what it remembers (the state crosses) but not how it came to
 remember it (`tg.detach`: the credit does not cross). That is all there is to truncated BPTT.
 
 The last tenth of the text is held out. At the end stands how many bits the network needs for each character of it,
-beside models that only count what followed the last one or two characters.
+beside models that count what followed the last few characters. Ctrl-C ends the training with what was learnt so far.
 """
 
 import argparse
@@ -45,38 +46,41 @@ class CharacterModel(tg.nn.Module):
         return tg.nn.cross_entropy(logits, targets), state
 
 
-def train(model, chunks, options):
-    """Truncated BPTT, chunk after chunk; Ctrl-C stops it early."""
-    parameters = model.parameters()
-    optimiser = tg.optim.Adam(parameters)
-    characters, start, recent, update = options.chunk * options.batch, time.perf_counter(), [], 0
-    state = None
-    try:
-        while update < options.updates:
+def train(model, optimiser, chunks, options, progress):
+    """Truncated BPTT, chunk after chunk, until there were enough updates or somebody presses Ctrl-C."""
+    parameters, state, update = model.parameters(), progress["state"], progress["update"]
+    characters, start, before, recent = options.chunk * options.batch, time.perf_counter(), update, []
+    with tg.interruptible() as stopped:
+        while update < options.updates and not stopped():
             k = update % len(chunks.inputs)
-            if k == 0:
-                state = None  # the text begins anew
+            if k == 0:  # the text begins anew
+                state = model.recurrent.initial_state((options.batch,))
             loss, state = model.loss(chunks.inputs[k], chunks.targets[k], state)
             loss.backward()
             state = tg.detach(state)  # the values cross, the credit does not
             tg.optim.clip_grad_norm(parameters, 1.0)
-            optimiser.lr = options.rate * (1 - update / options.updates)
             optimiser.step()
             optimiser.zero_grad()
 
             update += 1
             recent.append(loss.item() / log(2))
-            if update % 100 == 0 or update == options.updates:
-                seconds = time.perf_counter() - start
+            if update % 100 == 0 or update == options.updates or stopped():
+                progress |= {"state": state, "update": update}
+                if options.checkpoint:
+                    try:
+                        tg.save(options.checkpoint, **progress)
+                    except OSError as error:  # no reason to lose what was learnt
+                        print(f"char_lm: {error}")
+                seconds = (time.perf_counter() - start) / (update - before)  # for each update
                 print(
                     f"update {update:5} of {options.updates}   {np.mean(recent):.3f} bits per character   "
-                    f"{update * characters / seconds:7,.0f} characters per second   "
-                    f"{seconds / update * (options.updates - update):4.0f} s left",
+                    f"{characters / seconds:7,.0f} characters per second   "
+                    f"{seconds * (options.updates - update):4.0f} s left",
                     flush=True,
                 )
                 recent = []
-    except KeyboardInterrupt:
-        print(f"\nstopped after {update} updates; this is what was learnt so far")
+        if stopped():
+            print(f"\nstopped after {update} updates; this is what was learnt so far")
 
 
 @tg.no_grad()
@@ -90,12 +94,16 @@ def bits_per_character(model, chunks):
 
 
 @tg.no_grad()
-def sample(model, vocabulary, start, length, rng):
-    """Text that goes on from `start`: each character is drawn from what the model expects, and then read by it."""
+def sample(model, vocabulary, start, length, temperature, rng):
+    """Text that goes on from `start`: each character is drawn from what the model expects, and then read by it.
+
+    A temperature below 1 keeps to what is likely, one above 1 dares more: p(c) ~ exp(logit / temperature).
+    """
     written, reading, state = list(start), [vocabulary.index(c) for c in start], None
     for _ in range(length):
         logits, state = model(np.array(reading), state)
-        reading = [rng.choice(len(vocabulary), p=logits[-1].astype(np.float64).softmax().data)]
+        expected = (logits[-1].astype(np.float64) / temperature).softmax().data
+        reading = [rng.choice(len(vocabulary), p=expected)]
         written.append(vocabulary[reading[0]])
     return "".join(written)
 
@@ -109,45 +117,61 @@ def followers(text, context):
 
 
 def count_models(text, split, vocabulary):
-    """Bits per character of text[split:] for two models that count in text[:split], as a table of name -> bits.
+    """Bits per character of text[split:] for models that count in text[:split], as a table of name -> bits.
 
     bigram, b the character before:                  p(c | b)  = (n(bc) + 1) / (n(b) + V)
     Witten-Bell, interpolated, s the context:        p(c | s) = (n(sc) + D(s) p(c | s')) / (n(s) + D(s))
     with s' one character shorter than s, D(s) the number of different characters that followed s, and 1/V below the
     empty context (Witten and Bell 1991; Chen and Goodman 1999, equation 17).
     """
-    tables = [followers(text[:split], context) for context in range(3)]
-    size, bits = len(vocabulary), Counter()
+    tables = [followers(text[:split], context) for context in range(6)]
+    bigram, witten_bell, nothing = 0.0, [0.0] * len(tables), (Counter(), 0, 0)
     for k in range(split, len(text)):
-        c, p = text[k], 1 / size
-        after, n, _ = tables[1].get(text[k - 1], (Counter(), 0, 0))
-        bits["counts, one character of context"] -= log2((after[c] + 1) / (n + size))
+        c, p = text[k], 1 / len(vocabulary)
+        after, n, _ = tables[1].get(text[k - 1], nothing)
+        bigram -= log2((after[c] + 1) / (n + len(vocabulary)))
         for context, table in enumerate(tables):
-            after, n, different = table.get(text[k - context : k], (Counter(), 0, 1))
-            p = (after[c] + different * p) / (n + different)
-        bits["counts, two characters of context"] -= log2(p)
-    return {name: total / (len(text) - split) for name, total in bits.items()}
+            after, n, different = table.get(text[k - context : k], nothing)
+            if n:  # else this context says no more than the shorter one
+                p = (after[c] + different * p) / (n + different)
+            witten_bell[context] -= log2(p)
+    best = min(range(len(tables)), key=witten_bell.__getitem__)
+    table = {"counts of pairs (bigram, add one)": bigram}
+    table |= {f"counts after {n} characters (Witten-Bell)": witten_bell[n] for n in sorted({2, best})}
+    return {name: bits / (len(text) - split) for name, bits in table.items()}
 
 
-def positive(argument):
-    number = int(argument)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"needs a whole number of at least 1, got {argument}")
+def positive(kind):
+    def number(argument):
+        value = kind(argument)
+        if not 0 < value < float("inf"):
+            raise ValueError
+        return value
+
+    number.__name__ = f"positive {kind.__name__}"
     return number
 
 
 def main():
     parser = argparse.ArgumentParser(description="Train a character-level recurrent language model and sample from it.")
+    parser.add_argument("--full", action="store_true", help="hidden 192, 3000 updates: a few minutes")
     parser.add_argument("--text", type=Path, help="a text file in UTF-8 (default: Python's own manual)")
     parser.add_argument("--cell", choices=LAYERS, default="lstm")
-    parser.add_argument("--layers", type=positive, default=1)
-    parser.add_argument("--hidden", type=positive, default=128, help="units per layer")
-    parser.add_argument("--chunk", type=positive, default=32, help="characters through which credit flows back")
-    parser.add_argument("--batch", type=positive, default=64, help="places of the text that are read at once")
-    parser.add_argument("--updates", type=positive, default=1200)
-    parser.add_argument("--rate", type=float, default=5e-3, help="the learning rate to start from; it falls to 0")
+    parser.add_argument("--layers", type=positive(int), default=1)
+    parser.add_argument("--hidden", type=positive(int), help="units per layer (default: 128)")
+    parser.add_argument("--chunk", type=positive(int), default=32, help="characters through which credit flows back")
+    parser.add_argument("--batch", type=positive(int), default=64, help="places of the text that are read at once")
+    parser.add_argument("--updates", type=positive(int), help="(default: 1200)")
+    parser.add_argument("--rate", type=positive(float), default=5e-3, help="the learning rate to start from")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--temperature", type=positive(float), default=0.8, help="of the sample")
+    parser.add_argument("--checkpoint", type=Path, help="a file to keep the run in, every 100 updates")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the checkpoint")
     options = parser.parse_args()
+    options.hidden = options.hidden or (192 if options.full else 128)
+    options.updates = options.updates or (3000 if options.full else 1200)
+    if options.resume and not options.checkpoint:
+        parser.error("--resume needs the --checkpoint to go on from")
 
     try:
         text = options.text.read_text("utf-8") if options.text else "\n".join(topics[key] for key in sorted(topics))
@@ -155,16 +179,31 @@ def main():
         chunks = tg.data.text_chunks(text[:split], options.chunk, options.batch, vocabulary)
         # Read in a few rows at once, each from a state of zeros: the network starts a little colder than it must.
         held_out = tg.data.text_chunks(text[split:], 25, max(1, min(16, (len(text) - split) // 1000)), vocabulary)
+
+        rng = np.random.default_rng(options.seed)
+        model = CharacterModel(options.cell, len(vocabulary), options.hidden, options.layers, rng)
+        optimiser = tg.optim.Adam(model.parameters(), tg.optim.cosine(options.rate, options.updates))
+        progress = {
+            "model": model,
+            "optimiser": optimiser,
+            "state": model.recurrent.initial_state((options.batch,)),
+            "rng": rng,
+            "update": 0,
+            "vocabulary": vocabulary,
+        }
+        if options.resume:
+            progress = tg.load(options.checkpoint, **progress)
+            if progress["vocabulary"] != vocabulary:
+                raise ValueError(f"{options.checkpoint} is of a run on another text")
     except (OSError, ValueError) as error:
         sys.exit(f"char_lm: {error}")
     print(f"{split:,} characters to learn from, {len(text) - split:,} held out; {len(vocabulary)} different ones")
-
-    rng = np.random.default_rng(options.seed)
-    model = CharacterModel(options.cell, len(vocabulary), options.hidden, options.layers, rng)
     print(f"{options.cell}, {sum(x.size for x in model.parameters()):,} parameters, seed {options.seed}")
-    train(model, chunks, options)
+    train(model, optimiser, chunks, options, progress)
 
-    print("\nA sample:\n" + sample(model, vocabulary, text[0], 400, rng) + "\n")
+    start = text[split:].lstrip()[:40]
+    written = sample(model, vocabulary, start, 400, options.temperature, rng)
+    print(f"\nA sample, which goes on after {len(start)} held-out characters:\n{written}\n")
     table = count_models(text, split, vocabulary)
     table[f"this {options.cell}"] = bits_per_character(model, held_out)
     print("Held-out bits per character")
