@@ -18,7 +18,7 @@ import tinygrad_seq as tg
 
 MARK = "tinygrad_seq format"
 # The folder that a test writes to may serve all the examples of a property.
-properties = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+properties = settings(suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture])
 
 
 class Net(tg.nn.Module):
@@ -328,7 +328,7 @@ def test_a_truncated_file_is_refused(data, checkpoint):
         tg.load(damaged)
 
 
-@settings(properties, max_examples=200)
+@settings(properties, max_examples=5 * properties.max_examples)
 @given(data=st.data())
 def test_a_file_with_changed_bytes_is_refused_or_says_the_same_as_before(data, checkpoint):
     whole = bytearray(checkpoint.read_bytes())

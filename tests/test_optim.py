@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tinygrad_seq as tg
@@ -23,7 +23,6 @@ EVERY_KIND = {
 }
 each_kind = pytest.mark.parametrize("make", EVERY_KIND.values(), ids=EVERY_KIND)
 seeds = st.integers(0, 2**32)
-properties = settings(deadline=None, max_examples=30)
 
 
 def golden(case):
@@ -98,7 +97,6 @@ def test_clipping_measures_the_norm_that_pytorch_measures_and_scales_to_the_boun
 
 
 @each_kind
-@properties
 @given(seed=seeds)
 def test_a_parameter_without_a_gradient_stays_and_so_do_its_memory_and_its_clock(make, seed):
     (a, b, c), give = drawn(seed)
@@ -119,7 +117,6 @@ def test_a_parameter_without_a_gradient_stays_and_so_do_its_memory_and_its_clock
 
 
 @each_kind
-@properties
 @given(seed=seeds, dtype=st.sampled_from([np.float32, np.float64]))
 def test_a_step_keeps_dtypes_and_writes_to_no_array_that_others_hold(make, seed, dtype):
     parameters, give = drawn(seed, dtype)
@@ -138,7 +135,6 @@ def test_a_step_keeps_dtypes_and_writes_to_no_array_that_others_hold(make, seed,
 
 
 @each_kind
-@properties
 @given(seed=seeds, updates=st.integers(0, 4))
 def test_a_loaded_state_goes_on_bitwise_where_the_saved_one_would(make, seed, updates):
     parameters, give = drawn(seed)
@@ -192,7 +188,6 @@ def test_a_step_that_fails_on_one_parameter_changes_none(make):
     assert after.keys() == before[1].keys() and all(np.array_equal(after[k], before[1][k]) for k in after)
 
 
-@properties
 @given(seeds, st.floats(0.01, 0.9))
 def test_decoupled_decay_is_the_same_for_every_gradient_and_the_other_is_not(seed, decay):
     rng = np.random.default_rng(seed)
@@ -258,7 +253,6 @@ def test_a_schedule_is_asked_with_the_number_of_updates_made_before():
     assert asked == [0, 1, 2] and w.item() == -1.75 and optimiser.rate == 0.125
 
 
-@properties
 @given(st.floats(0.001, 10), st.integers(1, 50), st.integers(1, 50))
 def test_schedules_begin_and_end_where_they_say(lr, rise, fall):
     rate = warm_up(cosine(lr, fall), rise)
@@ -275,7 +269,6 @@ def test_schedules_begin_and_end_where_they_say(lr, rise, fall):
 # --- clipping
 
 
-@properties
 @given(seeds, st.sampled_from([1.0, 2.0, 3.0, inf]), st.floats(0.01, 100), st.sampled_from([1e-200, 1.0, 1e200]))
 def test_a_clipped_gradient_keeps_its_direction_and_meets_the_bound(seed, p, bound, size):
     rng = np.random.default_rng(seed)
