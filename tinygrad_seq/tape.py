@@ -67,7 +67,7 @@ def sweep(
 
     while order:
         t = order.pop()
-        g = gathered(t) if parts else arrived.get(t)
+        g = gathered(t) if parts else arrived.pop(t, None) if release else arrived.get(t)
         if g is not None:
             operation, inputs, options = t._operation, t._inputs, t._options
             needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
@@ -94,7 +94,7 @@ def sweep(
                     continue
                 if c.shape != array.shape or c.dtype is not array.dtype:
                     c = fitted(c, x, t)
-                if old is None and x not in parts:
+                if old is None and (not parts or x not in parts):
                     arrived[x] = c
                 elif x in whole:
                     np.add(old, c, old)
@@ -103,8 +103,7 @@ def sweep(
                     if type(total) is np.ndarray:
                         whole[x] = False
         if release:
-            arrived.pop(t, None)
-            t._inputs, t._arrays = None, []
+            t._inputs = t._arrays = None
     for x in list(parts):
         gathered(x)
     return arrived
