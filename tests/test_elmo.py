@@ -2,8 +2,13 @@
 
 import gc
 import math
+import re
+import runpy
 import tracemalloc
+from collections import Counter, defaultdict
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -613,3 +618,110 @@ def test_bad_input_is_named(what):
     function, error, message = BAD_INPUT[what]
     with pytest.raises(error, match=message):
         function()
+
+
+# The examples and the page -------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_page_on_elmo_prints_what_it_shows(capsys):
+    page = (ROOT / "docs" / "elmo.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
+    namespace = {}
+    for code, shown in blocks:
+        exec(compile(code, "docs/elmo.md", "exec"), namespace)
+        assert capsys.readouterr().out == shown
+    assert len(blocks) == page.count("```python") > 6
+
+
+def example(name):
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "examples" / f"{name}.py")))
+
+
+def test_nobody_can_beat_the_ceilings_of_the_two_senses():
+    """By enumeration: what the commoner sense is, given what a reader has seen of a sentence."""
+    senses = example("word_senses")
+    asked = [row for row in senses.language() if row[0][row[1]] in senses.AMBIGUOUS]
+    assert len({tuple(words) for words, *_ in senses.language()}) == 320
+
+    def best(read):
+        seen = defaultdict(Counter)
+        for words, place, sense, _ in asked:
+            seen[read(words, place)][sense] += 1
+        return sum(max(counts.values()) for counts in seen.values()) / len(asked)
+
+    assert best(lambda words, place: words[place]) == 0.5
+    assert best(lambda words, place: tuple(words[: place + 1])) == 0.75
+    assert best(lambda words, place: tuple(words[place:])) == 0.75
+    assert best(lambda words, place: tuple(words)) == 1.0
+    for first in (True, False):  # the halves share no clue, and every word has both senses equally often in each
+        counts = Counter((words[place], sense) for words, place, sense, part in asked if part == first)
+        assert set(counts.values()) == {8}
+
+
+PAGE = """The "if" statement
+******************
+
+The "if" word, if marked, is code:
+
+   if x:
+       pass
+
+* an item is English, for example *this* one;
+
+   and this goes on, with "x in y" inside.
+
+if_stmt ::= "if" suite
+
+object.__len__(self)
+"""
+
+
+def test_the_marks_of_the_manual_become_labels_and_vanish():
+    elmo = example("elmo")
+    bodies = list(elmo.paragraphs(PAGE))
+    assert bodies == [
+        'The "if" statement',
+        'The "if" word, if marked, is code:',
+        "an item is English, for example this one;",
+        'and this goes on, with "x in y" inside.',
+    ]
+    ((words, marked),) = elmo.sentences(bodies[3])
+    assert words == ("and", "this", "goes", "on", ",", "with", "x", "in", "y", "inside", ".")
+    assert [word for word, code in zip(words, marked, strict=True) if code] == ["x", "in", "y"]
+    first, second = elmo.sentences('It is "so". Then not.')
+    assert first == (("It", "is", "so", "."), (False, False, True, False))
+    assert second[0] == ("Then", "not", ".")
+
+
+def test_the_task_has_no_topic_on_both_sides_and_words_alone_say_nothing():
+    elmo = example("elmo")
+    manual = elmo.read_manual()
+    assert not any('"' in word for sentence in manual for word in sentence.words)
+    occurrences = elmo.find_occurrences(manual)
+    fold = elmo.draw_folds(manual, occurrences, seed=1)
+    assert set(fold) == {sentence.topic for sentence in manual}
+    parts = [occurrences.code[[fold[t] == k for t in occurrences.topic.tolist()]].sum() for k in range(elmo.FOLDS)]
+    assert min(parts) > 0.5 * max(parts)
+    weights = elmo.balanced(occurrences, np.arange(len(occurrences.code)))
+    assert weights.sum() == pytest.approx(1)
+    for word in range(len(elmo.KEYWORDS)):
+        mine = occurrences.word == word
+        code, english = (weights[mine & (occurrences.code == reading)].sum() for reading in (True, False))
+        assert code == pytest.approx(english)
+
+
+def test_the_example_tells_a_keyword_from_a_word_where_the_sentence_does():
+    elmo = example("elmo")
+    rng = np.random.default_rng(0)
+    code = np.tile([True, False], 60)
+    topics, words = np.array(list("abcdef") * 20), np.repeat(np.arange(4), 30)
+    occurrences = elmo.Occurrences(np.arange(120), np.zeros(120, int), words, topics, code)
+    fold = {topic: k % elmo.FOLDS for k, topic in enumerate("abcdef")}
+    told = rng.standard_normal((2, 120, 5)).astype(np.float32)
+    told[1, :, 2] += np.where(code, 3, -3)
+    untold = rng.standard_normal((2, 120, 5)).astype(np.float32)
+    found, mix = elmo.out_of_fold(lambda x: x, [told] * elmo.FOLDS, occurrences, fold)
+    assert found > 0.95 and mix.weights.data[1] > mix.weights.data[0]
+    assert elmo.out_of_fold(lambda x: x, [untold] * elmo.FOLDS, occurrences, fold)[0] < 0.75
