@@ -119,6 +119,11 @@ def test_two_words_are_spelled_alike_only_if_they_are_one(words):
     assert ids.max() < SYMBOLS
 
 
+def test_half_a_character_and_any_other_string_is_a_word():
+    rows = a_bilm().encoder(["\ud800", "\x00", "\n", "\U0001f40d"]).data
+    assert np.isfinite(rows).all() and len(np.unique(rows.round(6), axis=0)) == 4
+
+
 def test_the_padding_symbol_is_zero_and_learns_nothing():
     encoder = a_bilm().encoder
     encoder(["a", "longer"]).square().sum().backward()
@@ -411,6 +416,13 @@ def test_layer_norm_is_over_the_words_and_features_of_each_sentence():
         assert not y[N:, b].any()
 
 
+def test_empty_sentences_alone_have_losses_and_no_features():
+    bilm = a_bilm()
+    assert bilm.layers([[], []]).shape == (3, 0, 2, 10)
+    assert tg.nn.Elmo(bilm, layer_norm=True)([[]])[0].shape == (0, 1, 10)
+    np.testing.assert_allclose([x.item() for x in bilm.losses([[]])], by_hand(bilm, [])[0], rtol=1e-12)
+
+
 def test_an_empty_sentence_beside_a_full_one_is_zeros_in_the_layer_norm():
     (y,) = tg.nn.Elmo(a_bilm(), layer_norm=True)([["we"], []])
     assert not y.data[:, 1].any() and y.data[:, 0].any() and np.isfinite(y.data).all()
@@ -608,6 +620,7 @@ BAD_INPUT = {
     "a cell of another kind": (lambda: a_bilm(cell="transformer"), ValueError, "lstm, gru, rnn"),
     "no filters": (lambda: tg.nn.CharEncoder(3, filters=()), ValueError, "filters"),
     "words without room": (lambda: tg.nn.CharEncoder(3, longest=2), ValueError, "longest=2"),
+    "the perplexity of nothing": (lambda: a_bilm().perplexity([]), ValueError, "at least one sentence"),
     "an empty batch size": (lambda: a_bilm().perplexity([["we"]], batch=0), ValueError, "at least one"),
     "memory of what changes": (lambda: tg.nn.Elmo(a_bilm(), frozen=False).remember([]), ValueError, "frozen"),
 }  # fmt: skip

@@ -430,6 +430,8 @@ class BiLM(Module):
 
         A model that knows nothing has the size of the vocabulary; no honest one falls below exp(entropy) of its text.
         """
+        if not sentences:
+            raise ValueError("the perplexity of a corpus needs at least one sentence")
         total, words, was_training = np.zeros(2), 0, self.training
         self.eval()
         try:
@@ -441,7 +443,7 @@ class BiLM(Module):
                     words += targets
         finally:
             self.train(was_training)
-        forward, backward = np.exp(total / max(words, 1)).tolist()
+        forward, backward = np.exp(total / words).tolist()
         return Directions(forward, backward)
 
     def layers(self, batch: Sentences) -> Tensor:
@@ -637,7 +639,7 @@ class Elmo(Module):
         """
         if not self.frozen or self.bilm.stateful:
             raise ValueError("only the features of a frozen and stateless biLM stay what they are")
-        new = list(dict.fromkeys(map(tuple, sentences)).keys() - self._remembered.keys())
+        new = [words for words in dict.fromkeys(map(tuple, sentences)) if words not in self._remembered]
         for group in by_length(new, batch):
             part = [new[i] for i in group]
             layers = self.layers(part).data
