@@ -324,7 +324,10 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "sum": (reduction(ops.sum, min_side=0), np.sum),
     "max": (reduction(ops.max, distinct=True), np.max),
     "min": (reduction(ops.min, distinct=True), np.min),
-    "norm": (reduction(ops.norm), lambda x, axis, keepdims: np.sqrt((x * x).sum(axis=axis, keepdims=keepdims))),
+    "norm": (
+        reduction(ops.norm, elements=mild),
+        lambda x, axis, keepdims: np.sqrt((x * x).sum(axis=axis, keepdims=keepdims)),
+    ),
     "logsumexp": (
         reduction(ops.logsumexp),
         lambda x, axis, keepdims: np.log(np.exp(x).sum(axis=axis, keepdims=keepdims)),

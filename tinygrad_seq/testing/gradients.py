@@ -404,31 +404,37 @@ def _compare(
     rtol = TOLERANCES[method] if settings.rtol is None else settings.rtol
     judge = Judge(function, arrays, method, rtol)
     looked, worst = 0, 0.0
-    for k, (x, a) in enumerate(zip(arrays, analytic, strict=True)):
-        floor = settings.atol
-        if floor is None:
-            largest = float(np.abs(a[np.isfinite(a)]).max(initial=0))
-            floor = noise / min(max(np.abs(x).max(initial=0), 1e-3), 1) + 1e-3 * rtol * largest
+    all_floors = [_rounding(x, a, noise, rtol, settings.atol) for x, a in zip(arrays, analytic, strict=True)]
+    for k, (x, a, floors) in enumerate(zip(arrays, analytic, all_floors, strict=True)):
         wrong = []
         chosen = range(x.size) if x.size <= settings.entries else rng.choice(x.size, settings.entries, replace=False)
         for j in chosen:
             index = tuple(int(i) for i in np.unravel_index(j, x.shape))
-            right, slope = judge(entry(arrays, k, index), float(a[index]), abs(float(a[index])), floor)
+            mine, floor = float(a[index]), float(floors[index])
+            right, slope = judge(entry(arrays, k, index), mine, abs(mine), floor)
             looked += 1
             if right:
-                worst = max(worst, _relative(float(a[index]), slope.value, floor))
+                worst = max(worst, _relative(mine, slope.value, floor))
             else:
                 wrong.append((index, slope))
         if wrong:
-            _refuse(judge, k, analytic, wrong, len(chosen), settings, floor)
+            _refuse(judge, k, analytic, wrong, len(chosen), settings, floors)
+    floor = max((float(f.max()) for f in all_floors if f.size), default=0.0)
     for _ in range(4 if settings.kinks else 1):
         direction = [rng.choice((-1.0, 1.0), a.shape) * rng.uniform(0.5, 1.5, a.shape) for a in arrays]
         terms = np.concatenate([(a * v).ravel() for a, v in zip(analytic, direction, strict=True)])
-        floor = noise * max(1.0, *(1 / max(np.abs(x).max(initial=0), 1e-3) for x in arrays))
-        right, slope = judge(direction, float(terms.sum()), float(np.abs(terms).sum()), settings.atol or floor)
+        right, slope = judge(direction, float(terms.sum()), float(np.abs(terms).sum()), floor)
         if not right:
-            _refuse_direction(judge, direction, analytic, float(terms.sum()), slope, settings, floor)
+            _refuse_direction(judge, direction, analytic, float(terms.sum()), slope, settings, all_floors)
     return Checked(method, looked, worst)
+
+
+def _rounding(x: Array, analytic: Array, noise: float, rtol: float, atol: float | None) -> Array:
+    """For each entry, the difference that rounding may make: that of f over the entry, and that of its neighbours."""
+    if atol is not None:
+        return np.full(x.shape, atol)
+    largest = float(np.abs(analytic[np.isfinite(analytic)]).max(initial=0))
+    return noise / np.clip(np.abs(x), 1e-3, 1) + 1e-3 * rtol * largest
 
 
 def _relative(analytic: float, numeric: float, floor: float = 0.0) -> float:
@@ -446,7 +452,7 @@ def _refuse(
     wrong: Sequence[tuple[tuple[int, ...], Slope]],
     looked: int,
     settings: Settings,
-    floor: float,
+    floors: Array,
 ) -> None:
     """Raise what explains the entries that differ: a kink, a function that cannot be measured, a wrong gradient."""
     function, arrays, a = judge.function, judge.arrays, analytic[k]
@@ -454,7 +460,7 @@ def _refuse(
     bent = ""
     for index, slope in wrong:
         sides = kink(function, arrays, entry(arrays, k, index))
-        if sides is None or not _between(float(a[index]), sides, floor):
+        if sides is None or not _between(float(a[index]), sides, float(floors[index])):
             faults.append((index, slope))
         elif not settings.kinks:
             bent = bent or (
@@ -479,7 +485,8 @@ def _refuse(
     if a.size <= EXPLAINED:
         right = np.empty(a.shape)
         for place in np.ndindex(a.shape):
-            right[place] = judge(entry(arrays, k, place), float(a[place]), abs(float(a[place])), floor)[1].value
+            mine_there, floor = float(a[place]), float(floors[place])
+            right[place] = judge(entry(arrays, k, place), mine_there, abs(mine_there), floor)[1].value
         fits = explain(function, arrays, k, a, right)
     message = (
         f"the gradient of {function.name} is wrong for {label}, shape {a.shape}\n"
@@ -498,22 +505,24 @@ def _refuse_direction(
     mine: float,
     slope: Slope,
     settings: Settings,
-    floor: float,
+    all_floors: Sequence[Array],
 ) -> None:
     """The gradient is wrong along a random direction: look for the entry, among those that were not compared."""
     function, arrays = judge.function, judge.arrays
     sides = kink(function, arrays, direction)
+    floor = max((float(f.max()) for f in all_floors if f.size), default=0.0)
     if sides is not None and settings.kinks and _between(mine, sides, floor):
         return
-    for k, a in enumerate(analytic):
+    for k, (a, floors) in enumerate(zip(analytic, all_floors, strict=True)):
         if a.size > settings.entries:
             wrong = []
             for place in np.ndindex(a.shape):
-                right, found = judge(entry(arrays, k, place), float(a[place]), abs(float(a[place])), floor)
+                mine_there = float(a[place])
+                right, found = judge(entry(arrays, k, place), mine_there, abs(mine_there), float(floors[place]))
                 if not right:
                     wrong.append((place, found))
             if wrong:
-                _refuse(judge, k, analytic, wrong, a.size, settings, floor)
+                _refuse(judge, k, analytic, wrong, a.size, settings, floors)
     if sides is not None and not settings.kinks:
         raise NotDifferentiableError(f"{function.name} has a kink here: {sides[0]:.6g} on one side, {sides[1]:.6g}")
     raise WrongGradientError(
