@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..compositions import stack
-from ..ops import getitem, less_equal, where
+from ..ops import getitem, less_equal
 from ..primitive import no_grad, primitive, step
-from ..signatures import Array
+from ..signatures import Array, Primitive
 from ..tensor import CONTEXT, Tensor
 from .layers import tensor
 
@@ -33,6 +33,8 @@ def leaves(state: Any) -> Iterator[Tensor]:
 
 def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:
     """The same structure, with the function applied to each tensor (and the tensors in its place in the others)."""
+    if isinstance(state, Tensor):
+        return function(state, *others)
     if isinstance(state, (tuple, list)):
         parts = [map_state(function, *in_place) for in_place in zip(state, *others, strict=True)]
         return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
@@ -76,17 +78,27 @@ def _in_range(lengths: Array, T: int) -> Array:
 _checked_lengths = primitive(_in_range, None, name="lengths")
 
 
-def _held(*inputs: Any, out: Any = None) -> Any:
-    padded, new, old = inputs
+def _replaced(padded: Any, x: Any, other: Any, out: Any = None) -> Any:
     if out is None:
-        out = np.empty_like(new)
-    np.copyto(out, new)
-    np.copyto(out, old, where=padded)
+        out = np.empty_like(x)
+    np.copyto(out, x)
+    np.copyto(out, other, where=padded)
     return out
 
 
-# The old state in the rows at padding, the new one in the others; the gradient is shared out alike.
-_hold = primitive(_held, every=lambda g, y, padded, new, old: (None, g - (back := g * padded), back), name="hold")
+# At padding 0, elsewhere x. Its gradient at padding is 0 whatever stands there, a NaN or an infinity too.
+_clear: Primitive = primitive(
+    lambda padded, x, out=None: _replaced(padded, x, 0, out),
+    None,
+    lambda g, y, padded, x: _clear(padded, g),
+    name="clear",
+)
+# At padding the old state, elsewhere the new one; the gradient is shared out alike.
+_hold = primitive(
+    lambda *inputs, out=None: _replaced(inputs[0], inputs[1], inputs[2], out),
+    every=lambda g, y, padded, new, old: (None, g - (back := g * padded), back),
+    name="hold",
+)
 
 
 class Padding:
@@ -104,23 +116,29 @@ class Padding:
         # A step where no row is padded needs nothing. A replay cannot know: it has other lengths each time.
         some = self._padded._array.any(axis=tuple(range(1, self._padded.ndim))) | CONTEXT.get().tracing
         self._some = bool(some.any())
-        self._steps = [self._padded[t].named("padded") if some[t] else None for t in range(T)]
+        self._steps = [getitem(self._padded, index=(t, ...)).named("padded") if some[t] else None for t in range(T)]
 
     def cleared(self, sequence: Tensor) -> Tensor:
-        """0 at padding, with gradient 0 (also where a NaN or an infinity stands there)."""
-        return where(self._padded, 0.0, sequence) if self._some else sequence
+        """The sequence with 0 at padding."""
+        return _clear(self._padded, sequence) if self._some else sequence
 
-    def held(self, t: int, new: Any, old: Any) -> Any:
-        """The state after step t. Where it was held, the tensor that carries the name is the one that goes on."""
-        padded = self._steps[t]
+    def held(self, t: int, h: Tensor, new: Any, old: Any) -> tuple[Tensor, Any]:
+        """The output and the state after step t. Where they were held, what goes on carries the name."""
+        padded, output = self._steps[t], h
+        if padded is None:
+            return h, new
 
         def carried(x: Tensor, before: Tensor) -> Tensor:
+            nonlocal output
             state: Tensor = _hold(padded, x, before)
             if x.name:
                 state.name, x.name = x.name, x.name + " before padding"
+            if x is h:
+                output = state
             return state
 
-        return new if padded is None else map_state(carried, new, old)
+        state = map_state(carried, new, old)
+        return output, state
 
 
 def unroll(
@@ -175,7 +193,7 @@ def unrolled(
     outputs: list[Any] = [None] * T
     for t in reversed(range(T)) if reverse else range(T):
         with step(t + 1):
-            outputs[t], new = cell(getitem(xs, index=(t, ...)), state, **options)
-            state = new if padding is None else padding.held(t, new, state)
+            h, new = cell(getitem(xs, index=(t, ...)), state, **options)
+            outputs[t], state = (h, new) if padding is None else padding.held(t, h, new, state)
     joined = stack(outputs)
     return joined if padding is None else padding.cleared(joined), state
