@@ -50,8 +50,9 @@ def train(model, optimiser, chunks, options, progress):
     """Truncated BPTT, chunk after chunk, until there were enough updates or somebody presses Ctrl-C."""
     parameters, state, update = model.parameters(), progress["state"], progress["update"]
     characters, start, before, recent = options.chunk * options.batch, time.perf_counter(), update, []
+    stop = False
     with tg.interruptible() as stopped:
-        while update < options.updates and not stopped():
+        while update < options.updates and not stop:
             k = update % len(chunks.inputs)
             if k == 0:  # the text begins anew
                 state = model.recurrent.initial_state((options.batch,))
@@ -62,9 +63,9 @@ def train(model, optimiser, chunks, options, progress):
             optimiser.step()
             optimiser.zero_grad()
 
-            update += 1
+            update, stop = update + 1, stopped()
             recent.append(loss.item() / log(2))
-            if update % 100 == 0 or update == options.updates or stopped():
+            if update % 100 == 0 or update == options.updates or stop:
                 progress |= {"state": state, "update": update}
                 if options.checkpoint:
                     try:
@@ -79,7 +80,7 @@ def train(model, optimiser, chunks, options, progress):
                     flush=True,
                 )
                 recent = []
-        if stopped():
+        if stop:
             print(f"\nstopped after {update} updates; this is what was learnt so far")
 
 

@@ -109,15 +109,15 @@ def fit(
     done, losses = 0, list[float]()
     evaluations = list[tuple[int, Any]]()
     parts = {"model": optimiser.parameters if model is None else model, "optimiser": optimiser}
-    resume = resume and os.path.exists(str(checkpoint))
-    if resume:
-        done = int(load(str(checkpoint))["update"])
+    found = checkpoint if resume and checkpoint is not None and os.path.exists(checkpoint) else None
+    if found is not None:
+        done = int(load(found)["update"])
     stream = map(batches, count(done)) if callable(batches) else iter(batches)
     if not callable(batches):
         for _ in zip(range(done), stream, strict=False):
             pass
-    if resume:  # only now: passing batches over may have moved a generator that is set back to its place here
-        state = load(str(checkpoint), **parts, state=state, update=0)["state"]
+    if found is not None:  # only now: passing batches over may have moved a generator, which is set back here
+        state = load(found, **parts, state=state, update=0)["state"]
     limit, start, before = math.inf if updates is None else updates, time.perf_counter(), done
 
     def report() -> None:
@@ -162,7 +162,7 @@ def _gradients(
     try:
         if not math.isfinite(loss.item()):
             raise FloatingPointError(f"the loss is {loss.item()}")
-        if loss.requires_grad:  # else it is a replay's, which has seen to it
+        if loss.requires_grad or all(x.grad is None for x in optimiser.parameters):  # else a replay has seen to it
             loss.backward()
         clip_grad_norm(optimiser.parameters, clip)
     except FloatingPointError as error:
@@ -175,6 +175,8 @@ def _beginning(step: Callable[..., Any], inputs: tuple[Any, ...]) -> str:
     with np.errstate(all="ignore"):
         result = getattr(step, "__wrapped__", step)(*inputs)  # the function behind a replay
         loss = result[0] if isinstance(result, tuple) else result
+        if not loss.requires_grad:
+            return ""
         tape = Tape(loss)
         for t in tape:
             if np.isnan(t._array).any() or np.isposinf(t._array).any():
