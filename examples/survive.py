@@ -8,6 +8,9 @@ temporal order    say in which order two symbols came, among distractors; solved
 embedded Reber    predict a string symbol by symbol, where the last but one repeats the second; solved when 97 % of the
                   strings are predicted wholly: at every step, the symbols that may come are ranked above all others
 
+The RNN comes twice. With Glorot's start it is the plain network of the textbooks. With an orthogonal recurrent matrix,
+which is what the layer begins with, the gradient is at least not shrunk by the matrix, and luck may do the rest.
+
 Beside the number of updates stands how much of the gradient arrives at the first step, before and after training:
 the norm of ∂L/∂x at step 1 over that at the last step, both read off the tape.
 """
@@ -22,7 +25,7 @@ import numpy as np
 
 import tinygrad_seq as tg
 
-CELLS = {"RNN": tg.nn.RNN, "LSTM": tg.nn.LSTM, "GRU": tg.nn.GRU}
+CELLS = {"RNN": tg.nn.RNN, "RNN, orthogonal": tg.nn.RNN, "LSTM": tg.nn.LSTM, "GRU": tg.nn.GRU}
 BATCH = 32
 
 
@@ -87,6 +90,8 @@ class Reader(tg.nn.Module):
     def __init__(self, cell, task, rng):
         m, hidden, answers = task.widths
         self.recurrent = CELLS[cell](m, hidden, rng=rng)
+        if cell == "RNN":
+            self.recurrent.cells[0][0].set_gate("h", U=tg.nn.glorot(rng, hidden, hidden))
         self.readout = tg.nn.Linear(hidden, answers, rng=rng)
         self.each_step = task.each_step
 
@@ -115,7 +120,7 @@ def learn(cell, task, seed):
         lambda update: task.draw(data, batch=BATCH),
         tg.optim.Adam(net.parameters(), lr=0.01),
         clip=1.0,
-        updates=task.patience[cell],
+        updates=task.patience[cell.partition(",")[0]],
         every=25,
         evaluate=lambda: task.score(net(held_out).data, truth),
         until=task.solved,
@@ -123,7 +128,7 @@ def learn(cell, task, seed):
     score = run.evaluations[-1][1]
     updates = f"{run.updates}" if task.solved(score) else f"not in {run.updates}"
     reach = "" if task.each_step else f"{before:12.1e}{arriving(net, task, test):12.1e}"
-    print(f"  {cell:<6}{seed:>4}{updates:>14}{score:>11.4f}{reach}", flush=True)
+    print(f"  {cell:<16}{seed:>4}{updates:>14}{score:>11.4f}{reach}", flush=True)
     return task.solved(score)
 
 
@@ -133,12 +138,14 @@ def main():
     full = parser.parse_args().full
     start = time.perf_counter()
     for task in tasks(full):
-        print(f"{task.name}\n  {'':<6}seed{'learnt after':>14}{'score':>11}", end="")
+        print(f"{task.name}\n  {'':<16}seed{'learnt after':>14}{'score':>11}", end="")
         print("" if task.each_step else f"{'before':>12}{'after':>12}   ∂L/∂x: step 1 / last step")
         for cell in CELLS:
             learnt = [learn(cell, task, seed) for seed in range(3 if full else 1)]
-            if not task.each_step:  # the Reber grammar is within reach of all three
-                assert not any(learnt) if cell == "RNN" else all(learnt), f"{cell}, {task.name}: {learnt}"
+            if cell in ("LSTM", "GRU"):
+                assert all(learnt), f"{cell}, {task.name}: {learnt}"
+            elif cell == "RNN" and not task.each_step:  # the Reber grammar is within its reach
+                assert not any(learnt), f"{cell}, {task.name}: {learnt}"
     print(f"{time.perf_counter() - start:.0f} s")
 
 
