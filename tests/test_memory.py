@@ -78,6 +78,15 @@ def test_after_backward_the_interior_is_gone_although_the_loss_is_held() -> None
     assert float(loss) > 0 and w.grad is not None
 
 
+def test_after_backward_a_result_does_not_even_hold_the_arrays_it_was_computed_from() -> None:
+    h = tg.Tensor(np.ones(3), requires_grad=True) * 2.0
+    watched, loss = [weakref.ref(h.data.base)], h.sum()
+    del h
+    assert alive(watched) == 1
+    loss.backward()
+    assert alive(watched) == 0 and float(loss) == 6
+
+
 def test_a_retained_graph_stays_until_it_is_let_go() -> None:
     _w, watched, loss = unrolled(5)
     loss.backward(retain_graph=True)

@@ -236,6 +236,45 @@ def test_an_operator_without_a_rule_is_no_operator(name: str) -> None:
     assert not hasattr(tg.Tensor, name)
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((2, 3, 0), (0, 4)),
+        ((2, 0, 3), (3, 4)),
+        ((0, 2, 3), (3, 4)),
+        ((2, 3, 4), (4, 0)),
+        ((1, 0, 1), (1, 0)),
+        ((0,), (0,)),
+    ],
+)
+def test_products_of_nothing_have_gradients_of_their_inputs_shapes(a: Any, b: Any) -> None:
+    left, right = leaf(data(*a)), leaf(data(*b))
+    y = left @ right
+    assert y.shape == (data(*a) @ data(*b)).shape and not y.data.any()
+    for x, gradient in zip((left, right), tg.grad(y, [left, right], data(*y.shape)), strict=True):
+        assert gradient.shape == x.shape and not gradient.any()
+
+
+def test_a_product_with_a_list_is_a_product() -> None:
+    assert float(tg.dot(leaf([1.0, 2.0]), [3.0, 4.0])) == float(tg.dot([3.0, 4.0], leaf([1.0, 2.0]))) == 11
+    assert (leaf([1.0, 2.0]) @ [3.0, 4.0]).item() == 11
+
+
+def test_einsum_spreads_axes_of_length_1_and_sums_their_gradients_back() -> None:
+    a, b = leaf([[1.0], [2.0]]), leaf([1.0, 10.0, 100.0])
+    y = tg.einsum("ij,j->i", a, b)
+    assert y.tolist() == [111.0, 222.0]
+    assert [g.tolist() for g in tg.grad(y, [a, b], [1.0, 0.5])] == [[[111.0], [55.5]], [2.0, 2.0, 2.0]]
+
+
+def test_an_empty_mask_and_an_empty_list_pick_nothing() -> None:
+    x = leaf(np.zeros((0, 3)))
+    assert x[np.zeros((0, 3), bool)].shape == (0,) and x[np.zeros(0, bool)].shape == (0, 3)
+    y = leaf(data(2, 3))
+    assert y[[]].shape == (0, 3) and y[np.zeros((2, 3), bool)].shape == (0,) and y[..., []].shape == (2, 0)
+    assert not tg.grad(y[[]], y, 1.0).any()
+
+
 METHODS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "T": (lambda x: x.T, tg.transpose),
     "abs": (lambda x: x.abs(), tg.abs),
