@@ -499,6 +499,48 @@ def test_an_instance_that_does_not_tell_its_width_can_be_checked():
     assert "carrying" in check_cell(Coupled(2, 3), width=2, examples=3).kept
 
 
+# Layers --------------------------------------------------------------------------------------------------------------
+
+
+def layer(f, *shapes, parameters=()):
+    return f, shapes, list(parameters)
+
+
+def with_lengths(net):
+    return lambda xs: net(xs, lengths=[3, 1])
+
+
+embedding = tg.nn.Embedding(4, 3, padding=0, rng=0)
+STACKS = {kind.__name__: kind(2, 3, layers=2, bidirectional=True, rng=0) for kind in (tg.nn.RNN, tg.nn.LSTM, tg.nn.GRU)}
+LAYERS = {
+    "Linear": layer(tg.nn.Linear(3, 2, rng=0), (2, 3)),
+    "LayerNorm": layer(tg.nn.LayerNorm(3), (2, 3)),
+    "Embedding": layer(lambda: embedding([[1, 2], [2, 3]]), parameters=[embedding.table]),
+    "Dropout in eval mode": layer(tg.nn.Dropout(0.5).eval(), (2, 3)),
+    "Highway": layer(tg.nn.Highway(3, rng=0), (2, 3)),
+    "ScalarMix": layer(tg.nn.ScalarMix(2), (2, 4, 1, 3)),
+    "cross_entropy": layer(lambda x: tg.nn.cross_entropy(x, [1, -1, 0], ignore_index=-1), (3, 4)),
+    "bce_with_logits": layer(lambda x: tg.nn.bce_with_logits(x, [[1.0, 0.0, 0.3]]), (1, 3)),
+    "mse": layer(tg.nn.mse, (2, 3), (2, 3)),
+    **{name: layer(with_lengths(net), (3, 2, 2), parameters=net.parameters()) for name, net in STACKS.items()},
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_has_the_right_gradient(name):
+    f, shapes, parameters = LAYERS[name]
+    rng = np.random.default_rng(1)
+    inputs = [rng.uniform(-1.5, 1.5, shape) for shape in shapes]
+    small = name not in STACKS
+    checked = check_grads(f, *inputs, order=2 if small else 1, parameters=parameters or None, entries=8, rng=2)
+    assert checked.worst < 1e-9
+
+
+def test_dropout_in_training_mode_is_not_blamed_on_its_gradient():
+    with pytest.raises(NotPureError, match="draw random numbers outside"):
+        check_grads(tg.nn.Dropout(0.5, rng=0), X)
+
+
 # strategies ----------------------------------------------------------------------------------------------------------
 
 

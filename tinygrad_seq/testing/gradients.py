@@ -254,7 +254,7 @@ def _watched(function: Function, arrays: Sequence[Array], rng: np.random.Generat
             raise NotPureError(f"{name} is not a pure function: it returned {shapes}, then {others}. {PURITY}")
         for k, (y, z) in enumerate(zip(ys, again, strict=True)):
             if not np.array_equal(y._array, z._array, equal_nan=y.dtype.kind in "fc"):
-                index = _largest(np.abs(y._array - z._array))
+                index = _largest(y._array != z._array)
                 raise NotPureError(
                     f"{name} is not a pure function: for the same inputs it gave two results (output {k}, entry "
                     f"{list(index)}: {y._array[index].item()!r}, then {z._array[index].item()!r}). {PURITY}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..nn.init import generator
+from ..primitive import Part
 from ..signatures import Array
 from ..tape import grad
 from ..tensor import Tensor
@@ -175,7 +176,7 @@ def _contributions(
     whole = []
     for i in which:
         c = given[i]
-        if hasattr(c, "index") and hasattr(c, "value"):
+        if isinstance(c, Part):
             place = np.zeros(arrays[i].shape, np.asarray(c.value).dtype)
             place[c.index] += c.value
             c = place
