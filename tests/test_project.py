@@ -192,11 +192,9 @@ def public() -> dict[str, Any]:
             thing = getattr(module, name)
             found[f"{module.__name__}.{name}"] = thing
             if inspect.isclass(thing):
-                for attribute in dir(thing):
-                    member = inspect.getattr_static(thing, attribute)
-                    own = getattr(inspect.getmodule(thing), "__name__", "").startswith(tg.__name__)
-                    if attribute[0] != "_" and own and (callable(member) or isinstance(member, property)):
-                        found[f"{module.__name__}.{name}.{attribute}"] = member
+                ours = [base for base in thing.__mro__ if base.__module__.startswith(tg.__name__)]
+                for attribute in {attribute for base in ours for attribute in vars(base) if attribute[0] != "_"}:
+                    found[f"{module.__name__}.{name}.{attribute}"] = inspect.getattr_static(thing, attribute)
     return {
         path: thing for path, thing in found.items() if callable(thing) or isinstance(thing, (property, ModuleType))
     }
