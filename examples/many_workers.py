@@ -81,7 +81,7 @@ def train(client, model, updates, killed_at=None):
     """The usual loop. At one update, a worker is killed while it has a shard to compute."""
     optimiser, rng = tg.optim.Adam(model.parameters(), lr=0.01), np.random.default_rng(1)
     for update in range(1, updates + 1):
-        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        workers = list(client.nthreads())
         under_way = submitted(client, model, tg.data.adding_problem(rng, STEPS, BATCH), workers)
         if update == killed_at:
             victim = client.run(os.getpid, workers=workers[:1])[workers[0]]
@@ -99,7 +99,7 @@ def train(client, model, updates, killed_at=None):
 
 def measure(client, model, rng):
     """Seconds for the gradient of one large batch, by the number of workers that share it."""
-    workers = list(client.scheduler_info(n_workers=-1)["workers"])
+    workers = list(client.nthreads())
     batch, alone = tg.data.adding_problem(rng, 2 * STEPS, 4 * BATCH), None
     for n in range(1, len(workers) + 1):
         times = []
@@ -129,7 +129,7 @@ def main():
     )
     with Client(cluster) as client:
         model, rng = Adder(rng=0), np.random.default_rng(0)
-        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        workers = list(client.nthreads())
         difference = same(client, model, tg.data.adding_problem(rng, STEPS, BATCH), workers)
         print(f"{len(workers)} workers: their gradients add up to the whole batch's, within {difference:.0e}")
 
