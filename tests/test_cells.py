@@ -113,16 +113,19 @@ def test_a_learned_start_gets_the_gradient_of_every_row(kind):
         np.testing.assert_allclose(tape.flow()[start], g.sum(0))
 
 
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", CELLS)
-def test_the_values_are_those_of_the_equations(kind):
+def test_the_values_are_those_of_the_equations(kind, masked):
     """The equations again in NumPy, gate by gate, from the weights that `gate` reads."""
     cell, rng = scrambled(CELLS[kind], 1), np.random.default_rng(2)
     x, state = rng.normal(size=(2, 3)), drawn_state(cell, (2,), rng)
     h, *c = (part.data for part in leaves(state))
+    mask = 2.0 * rng.integers(0, 2, h.shape) if masked else np.ones(h.shape)
+    seen = h * mask
 
-    def a(name, h=h):
+    def a(name):
         W, U, b, b_u = cell.gate(name)
-        return x @ W + h @ U + b + (0 if b_u is None else b_u)
+        return x @ W + seen @ U + b + (0 if b_u is None else b_u)
 
     def sigma(a):
         return 1 / (1 + np.exp(-a))
@@ -132,7 +135,7 @@ def test_the_values_are_those_of_the_equations(kind):
     elif kind.startswith("gru"):
         r, z = sigma(a("r")), sigma(a("z"))
         W, U, b, b_u = cell.gate("g")
-        g = np.tanh(x @ W + b + ((r * h) @ U if cell.reset == "before" else r * (h @ U + b_u)))
+        g = np.tanh(x @ W + b + ((r * seen) @ U if cell.reset == "before" else r * (seen @ U + b_u)))
         h = z * h + (1 - z) * g if cell.update == "keep" else (1 - z) * h + z * g
     else:
         f = sigma(a("f")) if cell.forget_gate else 1
@@ -146,7 +149,7 @@ def test_the_values_are_those_of_the_equations(kind):
             assert (abs(h) == cell.projection_clip).any()
             assert (abs(c[0]) == cell.cell_clip).any()
             assert not (abs(h) == cell.projection_clip).all()
-    output, new = cell(x, state)
+    output, new = cell(x, state, tg.Tensor(mask)) if masked else cell(x, state)
     np.testing.assert_allclose(output.data, h, rtol=1e-13, atol=1e-15)
     for mine, theirs in zip(leaves(new), [h, *c], strict=True):
         np.testing.assert_allclose(mine.data, theirs, rtol=1e-13, atol=1e-15)
