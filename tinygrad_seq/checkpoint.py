@@ -57,7 +57,7 @@ def save(path: FilePath, **parts: Any) -> None:
             entries[name] = array
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(folder, f".{name[:50]}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
             with zipfile.ZipFile(file, "w") as archive:
