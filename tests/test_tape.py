@@ -410,6 +410,26 @@ def test_only_leaves_get_a_grad() -> None:
     assert all(t.grad is None for t in tape_of_it)
 
 
+@pytest.mark.parametrize("kind", ["constant", "detached", "computed under no_grad", "of integers"])
+def test_a_constant_has_no_backward_pass(kind: str) -> None:
+    x = scalar(2.0)
+    y = {"constant": tg.Tensor(1.0), "detached": (x * 2.0).detach(), "of integers": tg.Tensor([1, 2]).sum()}.get(kind)
+    if y is None:
+        with tg.no_grad():
+            y = x * 2.0
+    y.named("y")
+    for ask in (
+        y.backward,
+        lambda: tg.grad(y, x),
+        lambda: tg.jacobian(y, x),
+        lambda: tg.Tape(y),
+        lambda: tg.hvp(y, x, 1),
+    ):
+        with pytest.raises(ValueError, match=r"y is a constant.*no_grad, or detached.*requires_grad=True on a leaf"):
+            ask()
+    assert x.grad is None
+
+
 @pytest.mark.parametrize(
     ("seed", "message"),
     [
