@@ -611,3 +611,11 @@ def test_a_tensor_is_called_by_its_name_else_by_what_made_it() -> None:
     with tg.step(2):
         y = x * 2.0
     assert y.label() == "the result of multiply at step 2" and y.named("h").label() == "h at step 2"
+
+
+def test_a_number_among_tensors_formats_as_the_number():
+    w = tg.Tensor(1 / 3, requires_grad=True)
+    assert f"{w * 2:.3f}" == "0.667"
+    assert f"{w}" == repr(w)
+    with pytest.raises(TypeError, match=r"has shape \(2,\)"):
+        f"{tg.Tensor([1.0, 2.0]):.3f}"

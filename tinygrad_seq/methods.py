@@ -69,6 +69,15 @@ def _repr(x: Tensor) -> str:
     return f"Tensor({', '.join(parts)})"
 
 
+def _format(x: Tensor, specification: str) -> str:
+    """A 0-d tensor formats as its number, so that f"{loss:.4f}" is what one expects."""
+    if not specification:
+        return repr(x)
+    if x.ndim:
+        raise TypeError(f"the format {specification!r} is for numbers; {x.label()} has shape {x.shape}")
+    return format(x.data.item(), specification)
+
+
 def _norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """numpy.linalg.norm, as far as it is the 2-norm."""
     axes = x.ndim if axis is None else len(axis) if isinstance(axis, tuple) else 1
@@ -110,7 +119,7 @@ ARITHMETIC: dict[str, Function] = {
 PROTOCOLS: dict[str, Function] = {
     "__neg__": ops.negative, "__pos__": lambda x: x, "__abs__": ops.abs, "__getitem__": _index, "__iter__": _iterate,
     "__len__": lambda x: len(x._array), "__bool__": lambda x: bool(x.data), "__float__": lambda x: float(x.data),
-    "__int__": lambda x: int(x.data), "__complex__": lambda x: complex(x.data), "__repr__": _repr,
+    "__int__": lambda x: int(x.data), "__complex__": lambda x: complex(x.data), "__repr__": _repr, "__format__": _format,
     "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc, "__array_function__": _function,
 }  # fmt: skip
 METHODS: dict[str, Any] = {
