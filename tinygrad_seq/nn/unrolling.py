@@ -80,8 +80,9 @@ _checked_lengths = primitive(_in_range, None, name="lengths")
 
 def _replaced(padded: Any, x: Any, other: Any, out: Any = None) -> Any:
     if out is None:
-        out = np.empty_like(x)
-    np.copyto(out, x)
+        out = x.copy()
+    else:
+        np.copyto(out, x)
     np.copyto(out, other, where=padded)
     return out
 
