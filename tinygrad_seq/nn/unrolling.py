@@ -7,6 +7,7 @@ a state is a tensor, or tuples, lists and dicts of states.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,23 +124,17 @@ class Padding:
         """The sequence with 0 at padding."""
         return _clear(self._padded, sequence) if self._some else sequence
 
-    def held(self, t: int, h: Tensor, new: Any, old: Any) -> tuple[Tensor, Any]:
-        """The output and the state after step t. Where they were held, what goes on carries the name."""
-        padded, output = self._steps[t], h
-        if padded is None:
-            return h, new
+    def held(self, t: int, new: Any, old: Any) -> Any:
+        """The state after step t."""
+        padded = self._steps[t]
+        return new if padded is None else map_state(partial(_held, padded), new, old)
 
-        def carried(x: Tensor, before: Tensor) -> Tensor:
-            nonlocal output
-            state: Tensor = _hold(padded, x, before)
-            if x.name:
-                state.name, x.name = x.name, x.name + " before padding"
-            if x is h:
-                output = state
-            return state
 
-        state = map_state(carried, new, old)
-        return output, state
+def _held(padded: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    state: Tensor = _hold(padded, new, old)
+    if new.name:  # what goes on carries the name
+        state.name, new.name = new.name, new.name + " before padding"
+    return state
 
 
 def unroll(
@@ -194,7 +189,7 @@ def unrolled(
     outputs: list[Any] = [None] * T
     for t in reversed(range(T)) if reverse else range(T):
         with step(t + 1):
-            h, new = cell(getitem(xs, index=(t, ...)), state, **options)
-            outputs[t], state = (h, new) if padding is None else padding.held(t, h, new, state)
+            outputs[t], new = cell(getitem(xs, index=(t, ...)), state, **options)
+            state = new if padding is None else padding.held(t, new, state)
     joined = stack(outputs)
     return joined if padding is None else padding.cleared(joined), state
