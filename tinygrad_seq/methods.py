@@ -119,8 +119,9 @@ ARITHMETIC: dict[str, Function] = {
 PROTOCOLS: dict[str, Function] = {
     "__neg__": ops.negative, "__pos__": lambda x: x, "__abs__": ops.abs, "__getitem__": _index, "__iter__": _iterate,
     "__len__": lambda x: len(x._array), "__bool__": lambda x: bool(x.data), "__float__": lambda x: float(x.data),
-    "__int__": lambda x: int(x.data), "__complex__": lambda x: complex(x.data), "__repr__": _repr, "__format__": _format,
-    "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc, "__array_function__": _function,
+    "__int__": lambda x: int(x.data), "__complex__": lambda x: complex(x.data), "__repr__": _repr,
+    "__format__": _format, "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc,
+    "__array_function__": _function,
 }  # fmt: skip
 METHODS: dict[str, Any] = {
     "reshape": _shaped(ops.reshape), "transpose": _shaped(compositions.transpose), "T": property(ops.transpose),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-
 # Constants as arrays: NumPy would convert a Python number at every call. LARGEST: what exp can take.
 INFINITY = np.asarray(np.inf, np.float16)
 ONE = {np.dtype(t): np.ones((), t) for t in (np.float16, np.float32, np.float64, np.complex64, np.complex128)}
