@@ -150,17 +150,22 @@ def pretrain(text, seed, epochs):
     print(f"pretraining {seed}: {len(text)} sentences, {sum(map(len, text))} tokens, {vocabulary}")
     start = time.perf_counter()
     for epoch in range(epochs):
-        losses = []
+        losses, counts = [], []
         for k in rng.permutation(len(batches)):
             adam.lr = 0.003 * (1 - (epoch + len(losses) / len(batches)) / epochs)
             adam.zero_grad()
-            loss = bilm.loss([text[i] for i in batches[k]])
+            batch = [text[i] for i in batches[k]]
+            loss = bilm.loss(batch)
             loss.backward()
             tg.optim.clip_grad_norm(adam.parameters, 5.0)
             adam.step()
             losses.append(loss.item())
+            counts.append(sum(len(words) + 1 for words in batch))
         seconds = time.perf_counter() - start
-        print(f"  epoch {epoch + 1}: perplexity {math.exp(np.mean(losses)):6.1f}   ({seconds:.0f} s)", flush=True)
+        print(
+            f"  epoch {epoch + 1}: perplexity {math.exp(np.average(losses, weights=counts)):6.1f}   ({seconds:.0f} s)",
+            flush=True,
+        )
     return bilm, untrained
 
 
@@ -272,7 +277,9 @@ def compare(what, values, other, others, error):
     gap = np.mean(values) - np.mean(others)
     apart = min(values) > max(others) or max(values) < min(others)
     verdict = "exceeds the seeds' spread" if apart else "is within the seeds' spread"
-    if apart and abs(gap) < 2 * error:
+    if len(values) == 1:
+        verdict = "one seed has no spread to compare it with"
+    elif apart and abs(gap) < 2 * error:
         verdict += f", but not two standard errors ({2 * error:.3f}) of so few occurrences"
     print(f"  {what} {'+' if gap >= 0 else '−'}{abs(gap):.3f} over {other}: {verdict}")
 
