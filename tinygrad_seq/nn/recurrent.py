@@ -53,13 +53,14 @@ class Stack(Module):
             for cell in layer:
                 self._accept(cell)
         if dropout and len(self.cells) == 1:
-            warnings.warn("dropout acts between layers, and there is one layer: it does nothing", stacklevel=2)
+            warnings.warn("dropout acts between layers, and there is one layer: it does nothing", stacklevel=3)
 
     def _accept(self, cell: Any) -> None:
         kind = type(cell).__name__
         if not callable(cell) or not hasattr(cell, "initial_state"):
             raise TypeError(f"a cell has initial_state(batch_shape) and cell(x, state) -> (h, state); {kind} has not")
-        if not isinstance(cell, Module) and any(isinstance(x, Tensor) and x.requires_grad for x in vars(cell).values()):
+        own = () if isinstance(cell, Module) else getattr(cell, "__dict__", {}).values()
+        if any(isinstance(x, Tensor) and x.requires_grad for x in own):
             raise TypeError(f"the parameters of {kind} would not be found: derive it from tg.nn.Module")
         if self.recurrent_dropout and "mask" not in inspect.signature(cell).parameters:
             raise TypeError(f"recurrent_dropout needs cells called as cell(x, state, mask=None); {kind} takes no mask")
