@@ -204,7 +204,7 @@ def _slopes(function: Function, arrays: Sequence[Array]) -> Function:
             return function.gradients(variables, function(variables), graph=True)
 
     higher = Function(slopes, arrays[:n], function.parameters, f"the gradient of {function.name}")
-    higher.labels = function.labels
+    higher.labels, higher.scale = function.labels, max(function.scale, function.weighed(arrays)[1])
     with function.at(arrays) as variables:
         plain = function.gradients(variables, function(variables))
         recorded = slopes(*variables[:n])
@@ -397,6 +397,7 @@ def _compare(
     rng: np.random.Generator,
 ) -> Checked:
     total, size = function.weighed(arrays)
+    size = max(size, function.scale)
     if not np.isfinite(total):
         raise NotDifferentiableError(f"{function.name} is not finite at these inputs, so it has no gradient there")
     noise = 64 * function.eps * size

@@ -26,6 +26,7 @@ class Function:
         self.labels = [f"input {i}" for i in range(len(inputs))] + [x.label() for x in parameters]
         self.cotangents: list[Array | None] = []
         self.eps = 0.0  # of the outputs' precision
+        self.scale = 0.0  # of the numbers that the outputs are made of, where that is known to be larger than they are
 
     @contextmanager
     def at(self, arrays: Sequence[Array]) -> Iterator[list[Tensor]]:
@@ -139,7 +140,7 @@ def central_slopes(function: Function, arrays: Sequence[Array], direction: Seque
             above, size = function.weighed(along(direction, arrays, h))
             below, _ = function.weighed(along(direction, arrays, -h))
             differences.append(float(above - below) / (2 * h))
-            noise = 4 * function.eps * size / h
+            noise = 4 * function.eps * max(size, function.scale) / h
         if np.isfinite(differences).all():
             first, second, third = differences
             coarse, fine = (4 * second - first) / 3, (4 * third - second) / 3
@@ -156,7 +157,7 @@ def kink(function: Function, arrays: Sequence[Array], direction: Sequence[Any]) 
         left = float(here - function.weighed(along(direction, arrays, -h))[0]) / h
         slopes = (left, right)
         gaps.append(abs(right - left))
-    noise = 100 * function.eps * size / 1e-7
+    noise = 100 * function.eps * max(size, function.scale) / 1e-7
     if not np.isfinite(slopes).all():
         return slopes
     bent = gaps[1] > 0.3 * gaps[0] and gaps[1] > noise + 1e-3 * max(abs(slopes[0]), abs(slopes[1]))
