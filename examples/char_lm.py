@@ -14,12 +14,16 @@ beside models that count what followed the last few characters. Ctrl-C ends the 
 """
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter, defaultdict
 from math import log, log2
 from pathlib import Path
 from pydoc_data.topics import topics
+
+# The products here are small: a second thread gains little, and on a busy machine the two wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
