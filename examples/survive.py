@@ -16,10 +16,14 @@ the norm of ∂L/∂x at step 1 over that at the last step, both read off the ta
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+
+# The products here are small: a second thread gains little, and on a busy machine the two wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
