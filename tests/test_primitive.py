@@ -315,3 +315,8 @@ def test_tasks_do_not_see_each_others_context() -> None:
 
     assert asyncio.run(all_of_them()) == [(t, t % 2 == 0) for t in range(4)]
     assert recording() and tg.Tensor(1.0).step is None
+
+
+def test_a_rule_for_every_input_needs_a_forward_function_of_any_number_of_inputs():
+    with pytest.raises(TypeError, match=r"both: `every` is the rule .* \*inputs"):
+        tg.primitive(lambda a, b: a + b, every=lambda g, y, a, b: (g, g), name="both")

@@ -66,6 +66,8 @@ def primitive(
     name = name or forward.__name__.strip("_")
     parameters = [] if isinstance(forward, np.ufunc) else list(inspect.signature(forward).parameters.values())
     arity = sys.maxsize if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(rules)
+    if every is not None and arity != sys.maxsize:
+        raise TypeError(f"{name}: `every` is the rule of a forward function that takes any number of inputs, *inputs")
     further = [p.name for p in parameters[arity:] if p.name != "out"]  # options may stand by position, as in NumPy
     constant = {i for i, rule in enumerate(rules) if rule is None}
 

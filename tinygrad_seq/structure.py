@@ -1,4 +1,4 @@
-"""Nested tuples, lists and dicts of tensors or arrays: what a step takes and returns, taken apart and put together."""
+"""Nested tuples, lists and dicts of tensors or arrays: carried states, and what a step takes and returns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,30 @@ from typing import Any
 import numpy as np
 
 from .tensor import Tensor
+
+
+def leaves(state: Any) -> Iterator[Tensor]:
+    """The tensors of a state, in order."""
+    if isinstance(state, (tuple, list)):
+        for part in state:
+            yield from leaves(part)
+    elif isinstance(state, dict):
+        for part in state.values():
+            yield from leaves(part)
+    elif state is not None:
+        yield state if isinstance(state, Tensor) else Tensor(state)
+
+
+def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:
+    """The same structure, with the function applied to each tensor (and the tensors in its place in the others)."""
+    if isinstance(state, Tensor):
+        return function(state, *others)
+    if isinstance(state, (tuple, list)):
+        parts = [map_state(function, *in_place) for in_place in zip(state, *others, strict=True)]
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    if isinstance(state, dict):
+        return {key: map_state(function, part, *(o[key] for o in others)) for key, part in state.items()}
+    return None if state is None else function(state, *others)
 
 
 def flattened(value: Any, leaves: list[Any]) -> Any:

@@ -25,6 +25,7 @@ from ..ops import embedding, relu, sigmoid, where
 from ..primitive import enable_grad, no_grad, scope
 from ..reading import Tape
 from ..signatures import Array
+from ..structure import map_state
 from ..table import Matrix, Table
 from ..tensor import Tensor
 from .init import generator
@@ -32,7 +33,6 @@ from .layers import Dropout, Embedding, Linear, tensor
 from .loss import cross_entropy
 from .module import Module
 from .recurrent import GRU, LSTM, RNN, Stack
-from .unrolling import map_state
 
 
 class Mark(Enum):

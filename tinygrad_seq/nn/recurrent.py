@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 from ..compositions import concat
 from ..primitive import scope
+from ..structure import leaves
 from ..tensor import Tensor
 from .cells import GRUCell, LSTMCell, RNNCell
 from .init import generator
 from .layers import dropout_mask, probability
 from .module import Module
-from .unrolling import Padding, leaves, sequence_of_rows, unrolled
+from .unrolling import Padding, sequence_of_rows, unrolled
 
 DIRECTIONS = ("forward", "backward")
 

@@ -6,7 +6,7 @@ a state is a tensor, or tuples, lists and dicts of states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -16,32 +16,9 @@ from ..compositions import stack
 from ..ops import getitem, less_equal
 from ..primitive import no_grad, primitive, step
 from ..signatures import Array, Primitive
+from ..structure import leaves, map_state
 from ..tensor import CONTEXT, Tensor
 from .layers import tensor
-
-
-def leaves(state: Any) -> Iterator[Tensor]:
-    """The tensors of a state, in order."""
-    if isinstance(state, (tuple, list)):
-        for part in state:
-            yield from leaves(part)
-    elif isinstance(state, dict):
-        for part in state.values():
-            yield from leaves(part)
-    elif state is not None:
-        yield tensor(state)
-
-
-def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:
-    """The same structure, with the function applied to each tensor (and the tensors in its place in the others)."""
-    if isinstance(state, Tensor):
-        return function(state, *others)
-    if isinstance(state, (tuple, list)):
-        parts = [map_state(function, *in_place) for in_place in zip(state, *others, strict=True)]
-        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
-    if isinstance(state, dict):
-        return {key: map_state(function, part, *(o[key] for o in others)) for key, part in state.items()}
-    return None if state is None else function(state, *others)
 
 
 def detach(state: Any) -> Any:

@@ -24,10 +24,11 @@ except ImportError:
 
 from ..checkpoint import load, save
 from ..nn.module import Module
-from ..nn.unrolling import detach, leaves, map_state, unroll
+from ..nn.unrolling import detach, unroll
 from ..reading import Tape
 from ..replay import replay
 from ..signatures import Array
+from ..structure import leaves, map_state
 from ..tape import grad
 from ..tensor import Tensor
 from .gradients import NotDifferentiableError, check_grads
