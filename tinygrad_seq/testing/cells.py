@@ -348,6 +348,8 @@ def _ways(n: int, last: bool, m: int, places: Mapping[int, Array]) -> Iterator[A
         yield here
     if n in places:
         yield places[n]
+        if not last:  # as many rows as units, but perhaps one for each gate
+            yield here
     joined = [
         order
         for d, p in places.items()
