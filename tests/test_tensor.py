@@ -619,3 +619,19 @@ def test_a_number_among_tensors_formats_as_the_number():
     assert f"{w}" == repr(w)
     with pytest.raises(TypeError, match=r"has shape \(2,\)"):
         f"{tg.Tensor([1.0, 2.0]):.3f}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda w: tg.jacobian(lambda x: x, w), "by tensors, got function"),
+        (lambda w: tg.grad(w * w, np.ones(2)), "by tensors, got float64"),
+        (lambda w: tg.Tape(3.0), r"tg\.Tape\(loss\); got float"),
+        (lambda w: tg.nn.LSTM(2, 3, num_layers=2), "LSTM has no option num_layers; it has layers, .* time first"),
+        (lambda w: type("Net", (tg.nn.Module,), {})()(w), "Net does not say what it computes: define __call__"),
+    ],
+    ids=["a function", "an array", "a number", "another framework's option", "a module without __call__"],
+)
+def test_what_users_of_other_frameworks_try_first_gets_an_answer(wrong, message):
+    with pytest.raises(TypeError, match=message):
+        wrong(tg.Tensor(2.0, requires_grad=True))

@@ -1,6 +1,6 @@
 """Reverse-mode autograd for sequences, on NumPy alone: backpropagation through time that can be looked at."""
 
-from . import data, nn, optim
+from . import data, nn, optim, testing
 from . import methods as methods  # attaches the operators
 from . import reference as reference  # attaches the texts of the operations
 from .checkpoint import load, save
@@ -34,5 +34,5 @@ __all__ = [
     "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn", "no_grad", "norm", "optim",
     "outer", "pad", "power", "primitive", "prod", "relu", "replay", "reshape", "save", "scope", "sigmoid", "sign",
     "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "state_jacobian", "std", "step",
-    "subtract", "sum", "swapaxes", "take", "tanh", "transpose", "var", "where",
+    "subtract", "sum", "swapaxes", "take", "tanh", "testing", "transpose", "var", "where",
 ]  # fmt: skip

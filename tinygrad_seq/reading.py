@@ -184,6 +184,8 @@ class Tape(Sequence[Tensor]):
     def __init__(self, *results: Tensor) -> None:
         if not results:
             raise ValueError("a tape is read back from a result: tg.Tape(loss)")
+        if strangers := [type(y).__name__ for y in results if not isinstance(y, Tensor)]:
+            raise TypeError(f"a tape is read back from tensors: tg.Tape(loss); got {', '.join(strangers)}")
         seeded(results, [0] * len(results) if len(results) > 1 else 0)
         self.results = results
         self._order = collect(results)
@@ -342,7 +344,7 @@ class Flow:
         self.tape = tape
         order = tape.recorded()
         self.holding = on_tape(holding, order)
-        self.cut = tuple(self._boundary(boundary) for boundary in cut)
+        self.cut = tuple(self._boundary(boundary) for boundary in (cut if isinstance(cut, Iterable) else (cut,)))
         self._crosses = self._may_cross if self.holding or self.cut else None
         self._seeds = seeded(tape.results, seed)
         self._arrived = sweep(order, dict(self._seeds), self._crosses)
@@ -362,7 +364,7 @@ class Flow:
 
     def _boundary(self, boundary: Any) -> tuple[int, int]:
         steps = self.tape._steps
-        if tuple(boundary) not in pairwise(steps):
+        if not isinstance(boundary, (tuple, list)) or tuple(boundary) not in pairwise(steps):
             raise ValueError(
                 f"a boundary lies between two neighbouring steps, as in (2, 3); got {boundary!r}, and this tape has "
                 + (f"steps {_spans(steps)}" if steps else "no steps: label them with tg.step(t)")

@@ -42,7 +42,7 @@ def number(x: Any, precision: int | None = None) -> str:
     return "0" if x == 0 else text.removesuffix(".0")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows under named columns. A value: `rows` are the numbers themselves, and printing them changes nothing.
 
@@ -84,6 +84,9 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"a table with the columns {self.columns} got a row of {len(row)} entries: {row}")
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def column(self, name: str) -> tuple[Any, ...]:
         """The entries under one heading, from top to bottom."""

@@ -217,6 +217,8 @@ def towards(
     ys: Sequence[Tensor], xs: Sequence[Tensor], holding: Iterable[Tensor] = ()
 ) -> tuple[list[Tensor], Callable[[Tensor, int], bool]]:
     """The part of the tape through which ys depend on xs, and which edges credit may pass on it."""
+    if strangers := [type(x).__name__ for x in (*ys, *xs) if not isinstance(x, Tensor)]:
+        raise TypeError(f"derivatives are taken of tensors, by tensors, got {', '.join(strangers)}")
     for x in xs:
         if not x._requires:
             raise ValueError(f"{x.label()} does not require a gradient, so nothing computed from it was recorded")

@@ -33,6 +33,10 @@ class Module:
 
     training: bool = True
 
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """What the module computes: each kind of module says so itself."""
+        raise TypeError(f"{type(self).__name__} does not say what it computes: define __call__ (there is no forward)")
+
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the state by its path; tied tensors appear under each of their names."""
         found: dict[str, Tensor] = {}

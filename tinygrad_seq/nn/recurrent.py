@@ -153,6 +153,12 @@ class Layers(Stack):
     ) -> None:
         if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
             raise ValueError(f"{type(self).__name__} needs layers as a whole number >= 1, got {layers!r}")
+        known = set(inspect.signature(self.cell).parameters) - {"m", "d", "rng"}
+        if unknown := sorted(set(options) - known):
+            raise TypeError(
+                f"{type(self).__name__} has no option {', '.join(unknown)}; it has layers, bidirectional, dropout, "
+                f"recurrent_dropout, residual, rng, {', '.join(sorted(known))}. Sequences are time first, (T, B, m)"
+            )
         rng = generator(rng)
         cells: list[list[Any]] = []
         for k in range(layers):
