@@ -16,12 +16,15 @@ learnt nothing: what pretraining brings is the difference.
 
 import argparse
 import math
+import os
 import re
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the products are small: two threads wait for each other
 
 import numpy as np
 

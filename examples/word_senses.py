@@ -13,8 +13,11 @@ perplexity (the language's entropy), and how often a reader of one side can be r
 """
 
 import math
+import os
 import time
 from itertools import product
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the products are small: two threads wait for each other
 
 import numpy as np
 
