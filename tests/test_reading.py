@@ -877,3 +877,14 @@ def test_the_page_on_reading_prints_what_it_shows(capsys):
         exec(compile(code, "docs/reading.md", "exec"), namespace)
         assert capsys.readouterr().out == shown
     assert len(blocks) > 12
+
+
+@pytest.mark.parametrize(
+    "bounded",
+    [lambda x: tg.minimum(x, 0.3), lambda x: tg.maximum(x, 2), lambda x: tg.clip(x, -0.1, 0.1), lambda x: x**0.5],
+    ids=["minimum", "maximum", "clip", "power"],
+)
+def test_a_bound_hides_nothing_from_visibility(bounded):
+    x = tg.Tensor([0.05, 0.2], requires_grad=True)
+    y = bounded(x)
+    assert np.array_equal(tg.Tape(y).visibility([y], [x]), [[True]])

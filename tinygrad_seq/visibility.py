@@ -40,6 +40,8 @@ def who_sees_whom(order: Sequence[Tensor], outputs: Sequence[Place], inputs: Seq
     generic: dict[tuple[tuple[int, ...], Any], Array] = {}
 
     def taken(a: Any) -> Any:
+        if isinstance(a, (int, float)) and not isinstance(a, bool):
+            return GENERIC  # a bound that all entries happen to lie beyond would hide them
         if not isinstance(a, np.ndarray) or a.dtype.kind != "f":
             return a
         if (a.shape, a.dtype) not in generic:
