@@ -10,6 +10,7 @@ pass broadcast the input. What can be made of these operations stands in `compos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,18 +72,19 @@ def _matmul_right(g: Any, y: Any, a: Any, b: Any) -> Any:
     return a.swapaxes(-1, -2) @ g
 
 
-def _concat_parts(g: Any, y: Any, *parts: Any, axis: int = 0) -> list[Any]:
-    before, start, contributions = (slice(None),) * (axis % y.ndim), 0, []
+def concat_places(parts: Sequence[Any], axis: int, ndim: int) -> list[Any]:
+    """Where the parts of a concatenation stand in it, as indices."""
+    before, start, places = (slice(None),) * (axis % ndim), 0, []
     for part in parts:
         stop = start + part.shape[axis]
-        contributions.append(g[(*before, slice(start, stop), ...)])
+        places.append((*before, slice(start, stop), ...))
         start = stop
-    return contributions
+    return places
 
 
-def _stack_parts(g: Any, y: Any, *parts: Any, axis: int = 0) -> list[Any]:
-    before = (slice(None),) * (axis % y.ndim)
-    return [g[(*before, i, ...)] for i in range(len(parts))]
+def stack_places(parts: Sequence[Any], axis: int, ndim: int) -> list[Any]:
+    """Where the parts of a stack stand in it, as indices."""
+    return [(*(slice(None),) * (axis % ndim), i, ...) for i in range(len(parts))]
 
 
 def _einsum_parts(g: Any, y: Any, *operands: Any, subscripts: str) -> list[Any]:
@@ -161,8 +163,8 @@ assemble    = primitive(numerics.assemble, every=lambda g, y, *values, indices, 
 gather      = primitive(lambda x, *ids, index: x[_fill(index, ids)], lambda g, y, x, *ids, index: scatter(g, *ids, index=index, shape=x.shape), name="gather")
 scatter     = primitive(lambda x, *ids, index, shape: numerics.scatter(x, _fill(index, ids), shape), lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index), name="scatter")
 embedding   = primitive(numerics.rows, lambda g, y, table, ids: scatter(g, ids, index=(ARRAY,), shape=table.shape), None, name="embedding")
-concat_     = primitive(lambda *parts, axis=0, out=None: np.concatenate(parts, axis, out), every=_concat_parts, name="concat")
-stack_      = primitive(lambda *parts, axis=0, out=None: np.stack(parts, axis, out), every=_stack_parts, name="stack")
+concat_     = primitive(lambda *parts, axis=0, out=None: np.concatenate(parts, axis, out), every=lambda g, y, *parts, axis=0: [g[place] for place in concat_places(parts, axis, y.ndim)], name="concat")
+stack_      = primitive(lambda *parts, axis=0, out=None: np.stack(parts, axis, out), every=lambda g, y, *parts, axis=0: [g[place] for place in stack_places(parts, axis, y.ndim)], name="stack")
 einsum_     = primitive(lambda *operands, subscripts: np.einsum(subscripts, *operands, optimize=len(operands) > 2), every=_einsum_parts, name="einsum")
 
 # Comparisons carry no gradient.

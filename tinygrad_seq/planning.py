@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import numerics
-from .ops import assemble, concat_, sigmoid, stack_, sum
+from .ops import assemble, concat_, concat_places, sigmoid, stack_, stack_places, sum
 from .signatures import Array
 from .tensor import Tensor
 
@@ -183,12 +182,8 @@ class Plan:
 def places_in(whole: Tensor) -> list[Any] | None:
     """Where the inputs of a concatenation, a stack or an assembled gradient stand in it; None where some overlap."""
     if whole._operation is stack_ or whole._operation is concat_:
-        axis = whole._options.get("axis", 0) % whole.ndim
-        before = (slice(None),) * axis
-        if whole._operation is stack_:
-            return [(*before, k, ...) for k in range(len(whole._inputs))]
-        ends = list(itertools.accumulate((a.shape[axis] for a in whole._arrays), initial=0))
-        return [(*before, slice(start, end), ...) for start, end in itertools.pairwise(ends)]
+        places = stack_places if whole._operation is stack_ else concat_places
+        return places(whole._arrays, whole._options.get("axis", 0), whole.ndim)
     return (
         whole._options["indices"] if whole._operation is assemble and _times_written(whole).max(initial=0) < 2 else None
     )
