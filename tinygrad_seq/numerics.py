@@ -30,11 +30,16 @@ def sigmoid(x: Any, out: Any = None) -> Any:
 
 def quiet_exp(e: Any) -> Any:
     """exp(e) in place, inf where it overflows, without NumPy's warning: 1 / (1 + inf) is the right 0."""
-    if e.dtype in LARGEST and e.size < 5000:  # silencing the warning costs as much as a few thousand exponentials
-        np.copyto(e, INFINITY, where=e > LARGEST[e.dtype])
+    if masks(e):
+        np.putmask(e, e > LARGEST[e.dtype], INFINITY)
         return np.exp(e, e)
     with np.errstate(over="ignore"):
         return np.exp(e, e)
+
+
+def masks(e: Any) -> bool:
+    """Whether to look where exp would overflow: silencing the warning costs as much as a few thousand exponentials."""
+    return e.dtype in LARGEST and e.size < 5000
 
 
 def relu(x: Any, out: Any = None) -> Any:

@@ -1,8 +1,8 @@
 """Where the values of a recorded step live: the list of calls that compute them in buffers planned once.
 
 Views cost nothing, a buffer is free again after its last reader, elementwise results go over an input that dies, and
-parts are computed in their places in a whole. Nothing is rearranged: each call computes what its operation computes,
-on arrays that lie in memory as they did when the step was recorded.
+parts are computed in their places in a whole. Each call computes what its operation computes, on arrays that lie in
+memory as they did when the step was recorded; how a product is computed sooner see `products`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from . import numerics
-from .ops import assemble, concat_, concat_places, sigmoid, stack_, stack_places, sum
+from .ops import assemble, concat_, concat_places, matmul, sigmoid, stack_, stack_places, sum
+from .products import Call, Products
 from .signatures import Array
 from .tensor import Tensor
-
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def changes(leaf: Tensor) -> bool:
@@ -74,6 +73,7 @@ class Plan:
         self._claims: dict[Tensor, tuple[Tensor, Any]] = {}  # part: the whole, and its place in it
         self._parts: dict[Tensor, list[tuple[Tensor, Any, bool]]] = {}  # of a whole: part, place, computed there?
         self._claim_places(operations, results)
+        self._products = Products(operations, results)
         self._root: dict[Tensor, Tensor] = {}
         for t in reversed(operations):  # wholes before their parts
             if t not in self._viewed:
@@ -89,6 +89,7 @@ class Plan:
         last |= {self._root[y]: math.inf for y in results if y in self._root}
         for k, (t, read) in enumerate(zip(operations, inputs, strict=True)):
             self._compute(t, [x for x in read if last[self._root[x]] == k])
+        self.buffers += self._products.copies
 
     def _claim_places(self, operations: list[Tensor], results: Sequence[Tensor]) -> None:
         """Let parts be computed in their places: where nobody else reads them, or they look the same to everybody."""
@@ -131,6 +132,10 @@ class Plan:
                         self.calls.append((np.copyto, (out[index], value)))
                 if operation is assemble:  # a sum that began at zero has no -0.0
                     self.calls.append((np.add, (out, np.zeros((), out.dtype), out)))
+            elif operation is matmul:
+                b = t._inputs[1]
+                fixed = not isinstance(b, Tensor) or b not in self._root
+                self.calls += self._products.calls(t, values[0], values[1], out, fixed)
             elif operation in DIRECT:
                 self.calls += DIRECT[operation](values, out, **options)
             elif isinstance(operation.forward, np.ufunc) and operation.forward not in (np.maximum, np.minimum):
@@ -224,11 +229,14 @@ def writes(operation: Any) -> bool:
 
 
 def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
-    one = np.ones((), out.dtype)
-    return [
-        (np.negative, (values[0], out)), (numerics.quiet_exp, (out,)), (np.add, (out, one, out)),
-        (np.reciprocal, (out, out)),
-    ]  # fmt: skip
+    calls: list[Call] = [(np.negative, (values[0], out))]
+    if numerics.masks(out):
+        over = np.empty(out.shape, bool)
+        calls += [(np.greater, (out, numerics.LARGEST[out.dtype], over)), (np.putmask, (out, over, numerics.INFINITY))]
+        calls += [(np.exp, (out, out))]
+    else:
+        calls += [(numerics.quiet_exp, (out,))]
+    return [*calls, (np.add, (out, np.ones((), out.dtype), out)), (np.reciprocal, (out, out))]
 
 
 # The same computations as the forward functions make, without a Python function around them.

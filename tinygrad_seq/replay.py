@@ -9,7 +9,6 @@ compute, bit for bit: the same operations in the same order on arrays of the sam
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import threading
@@ -21,9 +20,9 @@ import numpy as np
 
 from .listing import Listing
 from .nn.module import Module
-from .ops import concat_, matmul, sum, swapaxes
 from .planning import Plan, changes, recorded
 from .primitive import Recording
+from .products import stacked
 from .signatures import Array
 from .structure import flattened, rebuilt
 from .tape import seeded, sweep, towards
@@ -50,11 +49,9 @@ class Program:
         self.leaves = [x for x in leaves if changes(x) and x not in given]
         self._sources = [(x, plan.place[x]) for x in self.leaves]
         self._listing = Listing(operations, leaves, inputs, parameters, results, gradient_of)
-        self._arithmetic = 0
-        for t in operations:
-            self._arithmetic += t.size * (
-                2 * t._arrays[0].shape[-1] if t.operation == "matmul" else not t._operation.view
-            )
+        elementwise = [t.size for t in operations if not t._operation.view and t.operation != "matmul"]
+        products = [values for function, values in plan.calls if function is np.matmul]
+        self._arithmetic = sum(elementwise) + sum(2 * out.size * a.shape[-1] for a, _, out in products)
 
     def run(self, arrays: Iterable[Any]) -> list[Array]:
         """The results for these inputs and for the parameters as they are now, in arrays of their own."""
@@ -79,38 +76,9 @@ class Program:
         return {
             "operations": len(self._calls),
             "buffers": len(self._buffers),
-            "bytes": builtins.sum(buffer.nbytes for buffer in self._buffers),
+            "bytes": sum(buffer.nbytes for buffer in self._buffers),
             "arithmetic": int(self._arithmetic),
         }
-
-
-def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
-    """A gradient that is a sum over steps, as one operation on the rows of all steps; g itself where it is none.
-
-    Σ u_tᵀ g_t is [u_1; u_2; …]ᵀ [g_1; g_2; …], and Σ_t of column sums the column sum of [g_1; g_2; …]. `rows` keeps
-    what has been put below one another, because the weights and the bias share it.
-    """
-
-    def below_one_another(parts: list[Tensor]) -> Tensor:
-        return rows.setdefault(tuple(map(id, parts)), concat_(*parts, axis=0))
-
-    terms, total = [], g
-    while g.operation == "add" and all(isinstance(x, Tensor) and x.shape == g.shape for x in g._inputs):
-        g, term = g._inputs
-        terms.append(term)
-    terms.append(g)
-    whole = None
-    products = [
-        term._inputs for term in terms if term.operation == "matmul" and term._inputs[0].operation == "swapaxes"
-    ]
-    sums = [term._inputs[0] for term in terms if term.operation == "reshape" and term.ndim == 1]
-    sums = [x._inputs[0] if x.operation == "sum" and x._options.get("axis") == (0,) else x for x in sums]
-    if len(products) == len(terms) > 1 and all(a.ndim == b.ndim == 2 for a, b in products):
-        left = below_one_another([a._inputs[0] for a, _ in products])
-        whole = matmul(swapaxes(left, 0, 1), below_one_another([b for _, b in products]))
-    elif len(sums) == len(terms) > 1 and all(x.ndim == 2 and x.shape[1:] == g.shape for x in sums):
-        whole = sum(below_one_another(sums), 0)
-    return total if whole is None else whole
 
 
 class Replay:
