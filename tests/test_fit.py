@@ -83,14 +83,35 @@ def test_a_run_resumed_after_any_update_goes_on_bitwise(stopped, stream, tmp_pat
         assert_same(resumed, expected)
 
 
-def test_a_replayed_step_trains_as_the_step_itself():
-    def run(wrap):
+def test_training_by_replay_differs_in_no_bit_dropout_and_resumption_included(tmp_path):
+    run, expected = trained(6)
+    replayed, mine = trained(6, replay=True)
+    assert replayed.losses == run.losses
+    assert_same(mine, expected)
+    path = tmp_path / "run.npz"
+    trained(3, checkpoint=path, replay=True)
+    assert_same(trained(6, checkpoint=path, resume=True, replay=True)[1], expected)
+
+
+def test_a_step_under_replay_is_taken_as_it_is():
+    def run(wrap, **options):
         model = Model(dropout=0.0)
         optimiser = tg.optim.Adam(model.parameters(), lr=0.01)
-        start = model.recurrent.initial_state((3,))
-        return tg.fit(wrap(model), batches(), optimiser, state=start, updates=5, clip=0.5).losses
+        step, start = wrap(model), model.recurrent.initial_state((3,))
+        return step, tg.fit(step, batches(), optimiser, state=start, updates=5, clip=0.5, **options).losses
 
-    assert run(lambda model: tg.replay(model.step, wrt=model.parameters())) == run(lambda model: model.step)
+    _, expected = run(lambda model: model.step)
+    for options in ({}, {"replay": True}):
+        step, losses = run(lambda model: tg.replay(model.step, wrt=model.parameters()), **options)
+        assert losses == expected
+        assert step.program.stats()["operations"] > 0
+
+
+def test_a_step_that_cannot_be_replayed_is_refused_before_anything_is_updated():
+    w = tg.Tensor(1.0, requires_grad=True, name="w")
+    with pytest.raises(RuntimeError, match="w"):
+        tg.fit(lambda x: w * x if w > 0 else -w * x, [np.ones(())], tg.optim.SGD([w], 1.0), replay=True)
+    assert w.item() == 1.0 and w.grad is None
 
 
 def test_it_ends_with_the_batches_or_with_the_updates():

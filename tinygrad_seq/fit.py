@@ -20,6 +20,7 @@ from .nn.unrolling import detach
 from .optim import Optimiser, clip_grad_norm
 from .primitive import no_grad
 from .reading import Tape
+from .replay import Replay
 from .tensor import Tensor
 
 
@@ -79,15 +80,19 @@ def fit(
     checkpoint: FilePath | None = None,
     resume: bool = False,
     model: Any = None,
+    replay: bool = False,
     show: bool | None = None,
 ) -> Training:
     """Train: for each batch, the step's loss backward, the gradients clipped to the norm `clip`, the optimiser's step.
 
     `step(*batch)` returns the loss; with a `state`, `step(*batch, state)` returns (loss, state), and the state is
-    detached and carried on: truncated BPTT. A step under `tg.replay` is taken as it is. `batches` are tuples of
-    arrays: an iterable, or a function of the number of updates made before. It ends with them, after so many
-    `updates` in all, when `until(evaluation)` is true, or by Ctrl-C after the update that is being made; nothing that
-    was learnt is lost.
+    detached and carried on: truncated BPTT. `batches` are tuples of arrays: an iterable, or a function of the number
+    of updates made before. It ends with them, after so many `updates` in all, when `until(evaluation)` is true, or by
+    Ctrl-C after the update that is being made; nothing that was learnt is lost.
+
+    `replay`: the step is recorded once and replayed (`tg.replay`, whose conditions it must meet: what changes from
+    batch to batch comes in as an argument): the same numbers, sooner. A step that is under `tg.replay` already, with
+    options of its own, is taken as it is.
 
     Every so many updates (and at the end) `evaluate()` is called without recording, `checkpoint` is written, and, to a
     terminal or where `show` says so, a line of progress. With `resume`, a checkpoint that is there is taken up, and
@@ -103,6 +108,8 @@ def fit(
     >>> [round(loss, 6) for loss in run.losses], round(w.item(), 6)
     ([1.0, 0.04, 0.0016], 0.504)
     """
+    if replay and not isinstance(step, Replay):
+        step = Replay(step, optimiser.parameters, stack_steps=False, programs=8)
     total = len(batches) if updates is None and isinstance(batches, Sized) else updates
     if every < 1 or (resume and checkpoint is None) or (until is not None and evaluate is None):
         raise ValueError(f"fit needs every >= 1, got {every}; a checkpoint to resume from; and for until an evaluate")

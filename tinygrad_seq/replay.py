@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,6 +28,12 @@ from .signatures import Array
 from .structure import flattened, rebuilt
 from .tape import seeded, sweep, towards
 from .tensor import Tensor
+
+CHANGING = (
+    "a replayed step has been called with more than {} signatures of shapes, dtypes and plain numbers, and the program "
+    "that was not used for longest is dropped. To record costs several ordinary steps: pad to few shapes, pass numbers "
+    "that change as arrays, or keep more with programs="
+)
 
 
 class Program:
@@ -90,6 +97,7 @@ class Replay:
         functools.update_wrapper(self, function)
         self._function, self._wrt, self._stack_steps, self._limit = function, wrt, stack_steps, programs
         self._recordings: OrderedDict[Any, _Recording] = OrderedDict()
+        self._warned = False
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any) -> Any:
@@ -103,6 +111,9 @@ class Replay:
                 self._recordings.clear()
                 recording = None
             if recording is None:
+                if len(self._recordings) == self._limit and not self._warned:
+                    self._warned = True
+                    warnings.warn(CHANGING.format(self._limit), stacklevel=2)
                 recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps)
                 self._recordings[signature] = recording
                 if len(self._recordings) > self._limit:
@@ -240,8 +251,8 @@ def replay(
 
     `wrt`: a module, or a list of tensors, whose gradients are wanted; None: every tensor that requires one. Each
     signature of shapes, dtypes and plain numbers has a program of its own; `programs` are kept, the least recently
-    used goes. Parameters are read at every call. Random operations draw anew from their generator. Calls from several
-    threads wait for one another.
+    used goes (with a warning the first time). Parameters are read at every call. Random operations draw anew from
+    their generator. Calls from several threads wait for one another.
 
     `stack_steps=True`: where a weight was used at every step, its gradient is one product of all steps' rows instead of
     one for each step, which is faster and equal to rounding, not bit for bit.
