@@ -1,6 +1,7 @@
 """Reverse-mode autograd for sequences, on NumPy alone: backpropagation through time that can be looked at."""
 
 from . import data, nn, optim, testing
+from . import elsewhere as elsewhere  # attaches the answers to names from elsewhere
 from . import methods as methods  # attaches the operators
 from . import reference as reference  # attaches the texts of the operations
 from .checkpoint import load, save

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import ops
 from .ops import logsigmoid, matmul, maximum, minimum, norm, reshape, square, squeeze, sum, swapaxes
-from .signatures import Axis
+from .signatures import Axis, with_axis
 from .tensor import Tensor
 
 
@@ -42,14 +42,17 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else minimum(x, high)
 
 
+@with_axis
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return sum(x, axis, keepdims) / _count(x, axis)
 
 
+@with_axis
 def var(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
     return sum(square(x - mean(x, axis, True)), axis, keepdims) / _freedom(x, axis, ddof)
 
 
+@with_axis
 def std(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
     return norm(x - mean(x, axis, True), axis, keepdims) / _freedom(x, axis, ddof) ** 0.5
 
@@ -65,6 +68,7 @@ def _freedom(x: Any, axis: Axis, ddof: int) -> int:
     return n - ddof
 
 
+@with_axis
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     axes = _axes(x, axis)
     for i in axes:  # halves are multiplied until one is left: no division, so a zero among the factors is no trouble
@@ -77,6 +81,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return x if keepdims else squeeze(x, axes)
 
 
+@with_axis
 def cumsum(x: Any, axis: int | None = None) -> Any:
     return ops.cumsum_(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis)
 
@@ -85,20 +90,24 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     return ops.transpose(x, None if axes is None else tuple(axes))  # a list might be changed before it is read again
 
 
+@with_axis
 def flip(x: Any, axis: Axis = None) -> Any:
     for i in _axes(x, axis):
         x = x[_along(i, slice(None, None, -1))]
     return x
 
 
+@with_axis
 def concat(parts: Sequence[Any], axis: int = 0) -> Any:
     return ops.concat_(*parts, axis=axis)
 
 
+@with_axis
 def stack(parts: Sequence[Any], axis: int = 0) -> Any:
     return ops.stack_(*parts, axis=axis)
 
 
+@with_axis
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     (i,) = _axes(x, axis)
     n = x.shape[i]
@@ -118,6 +127,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: float =
     return x
 
 
+@with_axis
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     return reshape(x, (-1,))[indices] if axis is None else x[_along(_axes(x, axis)[0], indices)]
 

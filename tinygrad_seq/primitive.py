@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .signatures import Primitive
+from .signatures import Primitive, renamed
 from .tensor import CONTEXT, Context, Tensor
 
 # Bound once: these run at every operation.
@@ -97,7 +97,7 @@ def primitive(
             given = [f"{np.shape(a)} {a.dtype}" if hasattr(a, "dtype") else repr(a) for a in arrays]
             given += [f"{key}={value!r}" for key, value in options.items()]
             kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
-            raise kind(f"{name}({', '.join(given)}): {error}") from None
+            raise kind(f"{name}({', '.join(given)}): {error}{renamed(error)}") from None
         if not tensors:
             return array
 

@@ -1,4 +1,4 @@
-"""What type checkers see of a tensor's operators and methods.
+"""What type checkers see of a tensor's operators and methods, and what is said to whoever spells an option otherwise.
 
 The operations stand in `ops`, which attaches them to Tensor in one table. The declarations here keep the
 floors apart (a tensor knows no operation) and let type checkers and editors know every method; a test
@@ -7,8 +7,9 @@ compares the two lists.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,33 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[Any]
 Axis: TypeAlias = int | tuple[int, ...] | None
 AnyTensor = TypeVar("AnyTensor", bound="Signatures")
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+# Options that PyTorch calls otherwise than NumPy does.
+OPTIONS = {"dim": "axis", "keepdim": "keepdims"}
+
+
+def renamed(error: Exception) -> str:
+    """What to add to Python's error about an option that is known by another name; nothing to other errors."""
+    said = str(error)
+    return "".join(
+        f"; it is {here}= here, as in NumPy" for name, here in OPTIONS.items() if f"argument '{name}'" in said
+    )
+
+
+def with_axis(function: AnyFunction) -> AnyFunction:
+    """A function that says so where its axis is given as dim, as the primitives do."""
+
+    @functools.wraps(function)
+    def call(*inputs: Any, **options: Any) -> Any:
+        try:
+            return function(*inputs, **options)
+        except TypeError as error:
+            if remedy := renamed(error):
+                raise TypeError(f"{error}{remedy}") from None
+            raise
+
+    return cast(AnyFunction, call)
 
 
 class Primitive(Protocol):
