@@ -23,7 +23,8 @@ from .tensor import Tensor
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 TIMES = 8  # so often must a transpose be multiplied before it is laid out anew: one copy costs as much as it saves then
-ENTRIES = 2000  # so many entries are compared before two ways of computing a product are taken for the same
+WORTH = 2**14  # multiplications: below, a product costs hardly more than the call
+ROWS = 64  # so many rows are compared before two ways of computing a product are taken for the same
 
 
 class Products:
@@ -48,8 +49,8 @@ class Products:
         """The calls that compute the product t = a b into `out`, or what is read of it. `fixed`: b changes between
         runs only."""
         plain: list[Call] = [(np.matmul, (a, b, out))]
-        usual = a.ndim > 1 and b.ndim > 1 and a.dtype == b.dtype and a.dtype.kind == "f" and t.size > 0
-        if not usual or np.may_share_memory(a, b):  # a aᵀ is another routine of BLAS
+        usual = a.ndim > 1 and b.ndim > 1 and a.dtype == b.dtype and a.dtype.kind == "f"
+        if not usual or t.size * a.shape[-1] < WORTH or np.may_share_memory(a, b):  # a aᵀ is another routine of BLAS
             return plain
         columns = self._columns.get(t, slice(None))
         anew = fixed and not b.flags.c_contiguous and self._times[_where(t._arrays[1])] >= TIMES
@@ -78,15 +79,16 @@ class Products:
 def agree(multiply: Any, a: Array, b: Array, out: Array, read: slice, copied: bool) -> bool:
     """Whether these columns of a product are the same to the last bit when only they are computed, and from a copy of
     b if `copied`: tried on random numbers that lie in memory as a, b and the product do."""
-    rng, compared = np.random.default_rng(0), 0
-    while compared < ENTRIES:
-        x, y, whole, part = (_filled(z, rng) for z in (a, b, out, out))
+    rng = np.random.default_rng(0)
+    y, whole, part = (_filled(z, rng) for z in (b, out, out))
+    columns = y[..., read]
+    y_read = columns.copy() if copied else columns
+    for _ in range(max(4, ROWS * out.shape[-1] // out.size)):
+        x = _filled(a, rng)
         multiply(x, y, whole)
-        columns = y[..., read]
-        multiply(x, columns.copy() if copied else columns, part[..., read])
+        multiply(x, y_read, part[..., read])
         if not np.array_equal(whole[..., read], part[..., read]):
             return False
-        compared += whole[..., read].size
     return True
 
 
@@ -104,7 +106,7 @@ def _where(array: Any) -> Any:
 
 def _filled(array: Array, rng: np.random.Generator) -> Array:
     """Random numbers that lie in memory as those of an array."""
-    if not array.size or min(array.strides) < 0:
+    if min(array.strides) < 0:
         return rng.standard_normal(array.shape).astype(array.dtype)
     reach = 1 + int(np.dot(np.array(array.shape) - 1, array.strides)) // array.itemsize
     return as_strided(rng.standard_normal(reach).astype(array.dtype), array.shape, array.strides)
