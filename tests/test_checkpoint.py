@@ -472,11 +472,13 @@ for _ in range(kills):
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(tell, bytes(8))  # it runs: on a busy machine that may take longer than a checkpoint
         while True:
             version += 1
             write()
             os.write(tell, version.to_bytes(8, "big"))
     os.close(tell)
+    os.read(told, 8)
     time.sleep(random.uniform(0, 2 * sorted(times)[5]))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -506,3 +508,14 @@ def test_a_process_killed_at_any_moment_leaves_a_whole_checkpoint_and_loses_none
     assert result.returncode == 0, result.stderr
     versions, caught_writing = map(int, result.stdout.split())
     assert versions > 20 and caught_writing > 20  # it did write, and it was killed while it wrote
+
+
+@pytest.mark.parametrize("call", [tg.save, tg.load])
+@pytest.mark.parametrize("order", [("run.npz", "model"), ("model", "run.npz"), ("model",)])
+def test_parts_without_a_name_are_refused_with_the_right_call(call, order, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = [tg.nn.Linear(1, 1, rng=0) if argument == "model" else argument for argument in order]
+    kinds = ", ".join(type(argument).__name__ for argument in arguments)
+    with pytest.raises(TypeError, match=rf'tg\.{call.__name__}\("run\.npz", model=net, .*; got {kinds}$'):
+        call(*arguments)
+    assert not list(tmp_path.iterdir())

@@ -458,3 +458,22 @@ def test_a_state_that_does_not_fit_is_refused_by_name_and_nothing_is_loaded(chan
     with pytest.raises(ValueError, match=f"does not fit Adam: .*{message}"):
         fresh.load_state_dict(state)
     assert fresh.updates == 0 and fresh.memory == [{}, {}]
+
+
+def test_what_would_never_train_is_refused_with_the_remedy():
+    net = tg.nn.Linear(2, 3, rng=0)
+    with pytest.raises(TypeError, match=r"got Linear in the list: .*module\.parameters\(\)"):
+        SGD([net], 0.1)
+    with pytest.raises(TypeError, match=r"as a list: \[w\], or module\.parameters\(\); got Linear"):
+        SGD(net, 0.1)
+    with pytest.raises(ValueError, match=r"parameter 1 \(w1\) requires no gradient .*requires_grad=True"):
+        SGD([*leaves(1.0), tg.Tensor(1.0, name="w1")], 0.1)
+    with pytest.raises(ValueError, match="a frozen module"):
+        SGD(net.freeze().parameters(), 0.1)
+
+
+def test_an_optimiser_tells_its_rate_how_many_parameters_it_has_and_its_updates():
+    optimiser = Adam(with_gradients(1.0, [1.0, 2.0]), lr=step_decay(0.1, every=1))
+    assert repr(optimiser) == "Adam(lr=0.1, parameters: 2, updates: 0)"
+    optimiser.step()
+    assert repr(optimiser) == "Adam(lr=0.05, parameters: 2, updates: 1)"

@@ -888,3 +888,18 @@ def test_a_bound_hides_nothing_from_visibility(bounded):
     x = tg.Tensor([0.05, 0.2], requires_grad=True)
     y = bounded(x)
     assert np.array_equal(tg.Tape(y).visibility([y], [x]), [[True]])
+
+
+def test_a_tape_and_a_flow_tell_in_one_line_what_they_are():
+    w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (1, 2, 4):
+        with tg.step(t):
+            h = (w * h).named("h")
+    tape = tg.Tape(h)
+    assert repr(tape) == "Tape(h at step 4: 3 operations, steps 1 to 2, 4; print it to read them)"
+    assert repr(tape.flow()) == f"Flow({tape!r})"
+    asked = tape.flow(holding=tape.find("h", 1), cut=[(1, 2), (2, 4)])
+    assert repr(asked) == f"Flow({tape!r}, holding h at step 1, cut at (1, 2), (2, 4))"
+    assert repr(tg.Tape(-w)) == "Tape(the result of negative: 1 operations; print it to read them)"
+    h.backward()
+    assert repr(tape).startswith("Tape(h at step 4: 3 operations") and repr(asked).endswith("(2, 4))")

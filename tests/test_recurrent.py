@@ -705,3 +705,26 @@ def test_detach_goes_through_every_structure():
     assert isinstance(detached[0][0], nn.LSTMState) and detached[1][0]["none"] is None
     assert all(not x.requires_grad and x.data.tolist() == [2.0] for x in (*detached[0][0], detached[1][0]["c"]))
     assert tg.detach(None) is None
+
+
+def test_what_is_no_cell_is_told_what_a_cell_needs():
+    class Wordless(nn.Module):
+        def __call__(self, x, state):
+            return x  # two rows: they would pass for h and the new state
+
+    class Rows(Wordless):
+        def initial_state(self, batch_shape=()):
+            return tg.Tensor(np.zeros((*batch_shape, 2)))
+
+    xs = np.ones((3, 2, 2))
+    needs = r"a cell has initial_state\(batch_shape\) and cell\(x, state\) -> \(h, state\); Wordless has not"
+    for use in (lambda cell: nn.unroll(cell, xs), lambda cell: nn.Stack([cell])(xs)):
+        with pytest.raises(TypeError, match=needs):
+            use(Wordless())
+        with pytest.raises(TypeError, match=r"Rows needs to return h and the new state, \(h, state\), got Tensor"):
+            use(Rows())
+        with pytest.raises(TypeError, match=r"RNNCell is a class, and a cell is needed: make one, RNNCell\(\.\.\.\)"):
+            use(nn.RNNCell)
+    Rows.__call__ = lambda self, x, state: (x, state, state)
+    with pytest.raises(TypeError, match="got tuple of 3"):
+        nn.unroll(Rows(), xs)

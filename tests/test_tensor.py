@@ -635,3 +635,10 @@ def test_a_number_among_tensors_formats_as_the_number():
 def test_what_users_of_other_frameworks_try_first_gets_an_answer(wrong, message):
     with pytest.raises(TypeError, match=message):
         wrong(tg.Tensor(2.0, requires_grad=True))
+
+
+def test_item_of_more_than_one_entry_names_the_tensor_and_its_shape() -> None:
+    for x in (tg.Tensor(np.zeros((2, 1)), name="w"), tg.Tensor(np.zeros((0, 3)), name="w")):
+        with pytest.raises(ValueError, match=rf"w has shape \({x.shape[0]}, {x.shape[1]}\).*sum.*tolist"):
+            x.item()
+    assert tg.Tensor([[2.5]]).item() == 2.5

@@ -28,7 +28,7 @@ MARK = "tinygrad_seq format"  # no part can be called that
 FilePath = str | os.PathLike[str]
 
 
-def save(path: FilePath, **parts: Any) -> None:
+def save(path: FilePath, *unnamed: Any, **parts: Any) -> None:
     """Write the parts to a file, all or nothing: `tg.save("run.npz", model=net, optimiser=adam, update=7)`.
 
     A part is a module (with the generators of its dropout), an optimiser, a `np.random.Generator`, a tensor, an
@@ -45,6 +45,7 @@ def save(path: FilePath, **parts: Any) -> None:
     >>> load(path, w=np.zeros(2), update=0)
     {'w': array([1., 2.]), 'update': 7}
     """
+    _check_call("save", path, unnamed)
     if not parts:
         raise ValueError('nothing to save: name the parts, as in tg.save("run.npz", model=net)')
     entries = {MARK: np.array(FORMAT)}
@@ -82,7 +83,7 @@ def save(path: FilePath, **parts: Any) -> None:
             os.close(handle)
 
 
-def load(path: FilePath, **parts: Any) -> dict[str, Any]:
+def load(path: FilePath, *unnamed: Any, **parts: Any) -> dict[str, Any]:
     """Read a checkpoint back into parts like those that were saved; returns them by name.
 
     Modules, optimisers, generators and leaves that require a gradient are filled in place; of everything else (a
@@ -92,6 +93,7 @@ def load(path: FilePath, **parts: Any) -> dict[str, Any]:
     nothing has been filled then. No file: FileNotFoundError. Without parts, the arrays as they stand in the file, as a
     dict by part: `net.load_state_dict(tg.load(path)["model"])` takes the weights alone.
     """
+    _check_call("load", path, unnamed)
     entries = _read(path)
     if not parts:
         found: dict[str, Any] = {}
@@ -114,6 +116,16 @@ def load(path: FilePath, **parts: Any) -> dict[str, Any]:
             _taken(part, value, before[part], [])
         raise
     return loaded
+
+
+def _check_call(function: str, path: Any, unnamed: tuple[Any, ...]) -> None:
+    """The path comes first, and the parts by name."""
+    if unnamed or not isinstance(path, (str, os.PathLike)):
+        given = ", ".join(type(argument).__name__ for argument in (path, *unnamed))
+        raise TypeError(
+            f'tg.{function} takes a path, and the parts by name: tg.{function}("run.npz", model=net, optimiser=adam); '
+            f"got {given}"
+        )
 
 
 def _read(path: FilePath) -> dict[str, Array]:

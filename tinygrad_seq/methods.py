@@ -78,6 +78,15 @@ def _format(x: Tensor, specification: str) -> str:
     return format(x.data.item(), specification)
 
 
+def _item(x: Tensor) -> Any:
+    if x.size != 1:
+        raise ValueError(
+            f"item() is for one number, and {x.label()} has shape {x.shape}: reduce it (.sum(), .mean()), index it, or "
+            "take all of it with .tolist()"
+        )
+    return x.data.item()
+
+
 def _norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """numpy.linalg.norm, as far as it is the 2-norm."""
     axes = x.ndim if axis is None else len(axis) if isinstance(axis, tuple) else 1
@@ -125,7 +134,7 @@ PROTOCOLS: dict[str, Function] = {
 }  # fmt: skip
 METHODS: dict[str, Any] = {
     "reshape": _shaped(ops.reshape), "transpose": _shaped(compositions.transpose), "T": property(ops.transpose),
-    "flatten": lambda x: ops.reshape(x, (-1,)), "item": lambda x: x.data.item(), "tolist": lambda x: x.data.tolist(),
+    "flatten": lambda x: ops.reshape(x, (-1,)), "item": _item, "tolist": lambda x: x.data.tolist(),
 } | {f.__name__: f for f in (
     ops.exp, ops.log, ops.sqrt, ops.square, ops.abs, ops.sin, ops.cos, ops.tanh, ops.sigmoid, ops.relu, ops.sum,
     ops.max, ops.min, ops.norm, ops.logsumexp, ops.softmax, ops.log_softmax, ops.swapaxes, ops.squeeze,

@@ -109,7 +109,10 @@ def parameters_of(parameters: Iterable[Tensor]) -> list[Tensor]:
     listed = list(parameters)
     for x in listed:
         if not isinstance(x, Tensor):
-            raise TypeError(f"parameters are tensors, got {type(x).__name__}")
+            raise TypeError(
+                f"parameters are tensors, got {type(x).__name__} in the list: of a module give module.parameters(), of "
+                "two modules [*one.parameters(), *other.parameters()]"
+            )
     return listed
 
 
@@ -176,7 +179,8 @@ class Optimiser:
     names of the arrays that it `remembers`.
 
     ValueError for no parameters (or a generator that was used up), a parameter given twice (a tied one is listed once
-    by `module.parameters()`), one that was computed, and for a rate that is negative or not finite.
+    by `module.parameters()`), one that was computed or requires no gradient, and for a rate that is negative or not
+    finite.
     """
 
     remembers: tuple[str, ...] = ()
@@ -184,13 +188,20 @@ class Optimiser:
     def __init__(self, parameters: Iterable[Tensor], lr: float | Schedule) -> None:
         self.parameters = parameters_of(parameters)
         if not self.parameters:
-            raise ValueError("an optimiser needs parameters; the list is empty (or a generator that was used up)")
+            raise ValueError(
+                "an optimiser needs parameters; the list is empty (a generator that was used up, or a frozen module)"
+            )
         seen: set[Tensor] = set()
         for k, x in enumerate(self.parameters):
             if x in seen:
                 raise ValueError(f"parameter {k} ({x.label()}) is given twice; module.parameters() lists each once")
             if x.operation is not None:
                 raise ValueError(f"parameter {k} is {x.label()}; only leaves can be trained")
+            if not x.requires_grad:
+                raise ValueError(
+                    f"parameter {k} ({x.label()}) requires no gradient and would never change: leave it out, or set "
+                    "requires_grad=True (a frozen module: freeze(False))"
+                )
             seen.add(x)
         self.lr, self.updates = lr, 0
         self.memory: list[Memory] = [{} for _ in self.parameters]
@@ -203,6 +214,9 @@ class Optimiser:
         if not 0 <= rate < np.inf:
             raise ValueError(f"the learning rate is a finite number >= 0, got {rate} for update {self.updates}")
         return rate
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lr={self.rate:g}, parameters: {len(self.parameters)}, updates: {self.updates})"
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""

@@ -213,6 +213,12 @@ class Tape(Sequence[Tensor]):
         """The operations, to be read anew; TapeReleasedError if a backward pass has released them meanwhile."""
         return collect(self.results)
 
+    def __repr__(self) -> str:
+        steps = f", steps {_spans(self._steps)}" if self._steps else ""
+        return (
+            f"Tape({', '.join(y.label() for y in self.results)}: {len(self)} operations{steps}; print it to read them)"
+        )
+
     def __str__(self) -> str:
         rows = []
         for k, t in enumerate(self.recorded(), start=1):
@@ -590,6 +596,11 @@ class Flow:
         multiply -1.0 [(3.0, 'the other factor'), (3.0, 'the other factor')]
         """
         return walk(self.tape.recorded(), self._arrived, self._crosses)
+
+    def __repr__(self) -> str:
+        held = f", holding {', '.join(sorted(x.label() for x in self.holding))}" if self.holding else ""
+        cut = f", cut at {', '.join(map(str, self.cut))}" if self.cut else ""
+        return f"Flow({self.tape!r}{held}{cut})"
 
     def __str__(self) -> str:
         rows: list[Any] = []

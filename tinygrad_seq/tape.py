@@ -19,7 +19,18 @@ from .tensor import CONTEXT, Tensor
 
 
 class TapeReleasedError(RuntimeError):
-    """A backward pass ran into operations that an earlier backward pass has released."""
+    """A backward pass, or a question asked of a tape, came to operations that an earlier backward pass has released.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True)
+    >>> loss = w * w
+    >>> loss.backward()
+    >>> try:
+    ...     loss.backward()
+    ... except tg.TapeReleasedError as error:
+    ...     print(str(error).partition(":")[0])
+    the way back leads to the result of multiply (made by multiply), whose tape an earlier backward released
+    """
 
 
 def collect(results: Iterable[Tensor]) -> list[Tensor]:
@@ -30,9 +41,9 @@ def collect(results: Iterable[Tensor]) -> list[Tensor]:
         inputs = t._inputs
         if inputs is None:
             raise TapeReleasedError(
-                f"backward ran into {t.label()} (made by {t.operation}), whose tape an earlier backward has released: "
-                "carry the state on with .detach() (truncated BPTT), call backward once on the sum of the losses, or "
-                "keep the tape with retain_graph=True"
+                f"the way back leads to {t.label()} (made by {t.operation}), whose tape an earlier backward released: "
+                "read the tape before that, carry the state on with .detach() (truncated BPTT), call backward once on "
+                "the sum of the losses, or keep the tape with retain_graph=True"
             )
         for i in t._needs:
             x = inputs[i]

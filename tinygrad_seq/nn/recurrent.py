@@ -15,7 +15,7 @@ from .cells import GRUCell, LSTMCell, RNNCell
 from .init import generator
 from .layers import dropout_mask, probability
 from .module import Module
-from .unrolling import Padding, sequence_of_rows, unrolled
+from .unrolling import Padding, checked_cell, sequence_of_rows, unrolled
 
 DIRECTIONS = ("forward", "backward")
 
@@ -57,9 +57,7 @@ class Stack(Module):
             warnings.warn("dropout acts between layers, and there is one layer: it does nothing", stacklevel=3)
 
     def _accept(self, cell: Any) -> None:
-        kind = type(cell).__name__
-        if not callable(cell) or not hasattr(cell, "initial_state"):
-            raise TypeError(f"a cell has initial_state(batch_shape) and cell(x, state) -> (h, state); {kind} has not")
+        kind = type(checked_cell(cell)).__name__
         own = () if isinstance(cell, Module) else getattr(cell, "__dict__", {}).values()
         if any(isinstance(x, Tensor) and x.requires_grad for x in own):
             raise TypeError(f"the parameters of {kind} would not be found: derive it from tg.nn.Module")

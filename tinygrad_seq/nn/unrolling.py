@@ -114,6 +114,16 @@ def _held(padded: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return state
 
 
+def checked_cell(cell: Any) -> Any:
+    """The cell, if it is one."""
+    if isinstance(cell, type):
+        raise TypeError(f"{cell.__name__} is a class, and a cell is needed: make one, {cell.__name__}(...)")
+    if not callable(cell) or not hasattr(cell, "initial_state"):
+        kind = type(cell).__name__
+        raise TypeError(f"a cell has initial_state(batch_shape) and cell(x, state) -> (h, state); {kind} has not")
+    return cell
+
+
 def unroll(
     cell: Any, xs: Any, state: Any = None, lengths: Any = None, reverse: bool = False, mask: Any = None
 ) -> tuple[Tensor, Any]:
@@ -151,7 +161,7 @@ def unrolled(
     """`unroll`, for inputs that have been looked at and are 0 at padding."""
     T, batch_shape = len(xs), xs.shape[1:-1]
     if state is None:
-        state = cell.initial_state(batch_shape)
+        state = checked_cell(cell).initial_state(batch_shape)
     for part in leaves(state):
         if part.shape[:-1] != batch_shape:
             raise ValueError(
@@ -166,7 +176,13 @@ def unrolled(
     outputs: list[Any] = [None] * T
     for t in reversed(range(T)) if reverse else range(T):
         with step(t + 1):
-            outputs[t], new = cell(getitem(xs, index=(t, ...)), state, **options)
+            stepped = cell(getitem(xs, index=(t, ...)), state, **options)
+            if not isinstance(stepped, tuple) or len(stepped) != 2:  # two rows of a tensor would pass for two things
+                raise TypeError(
+                    f"{type(cell).__name__} needs to return h and the new state, (h, state), got "
+                    f"{type(stepped).__name__}{f' of {len(stepped)}' if isinstance(stepped, tuple) else ''}"
+                )
+            outputs[t], new = stepped
             state = new if padding is None else padding.held(t, new, state)
     joined = stack(outputs)
     return joined if padding is None else padding.cleared(joined), state
