@@ -468,7 +468,9 @@ for _ in range(10):
     write()
     times.append(time.perf_counter() - start)
 random.seed(0)
-for _ in range(kills):
+for kill in range(10 * kills):
+    if kill >= kills and min(version, caught_writing) > 20:  # a busy machine needs more of them
+        break
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
