@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinygrad_seq as tg
-from tinygrad_seq.nn.elmo import FIRST_MARK, SYMBOLS, Frame, by_length
+from tinygrad_seq.nn.elmo import FIRST_MARK, SYMBOLS, by_length, placed
 from tinygrad_seq.testing import check_grads
 
 WORDS = ["the", "train", "arrived", "we", "models", "é", "in", "x" * 60]
@@ -234,6 +234,167 @@ def test_groups_hold_every_sentence_once_with_like_lengths(corpus, batch):
     assert lengths == sorted(lengths) and all(0 < len(group) <= batch for group in groups)
 
 
+# Frames --------------------------------------------------------------------------------------------------------------
+
+
+words = st.sampled_from([*WORDS, "unheard"]) | st.text(max_size=4)
+ragged = st.lists(st.lists(words, max_size=5), min_size=1, max_size=3)
+BATCHES = [SENTENCES, [["é"], []], [["we", "train", "the", "models"]] * 3, [["in"] * 9, ["unheard", "of"], ["the"]]]
+
+
+def loss_and_gradients(bilm, batch):
+    bilm.zero_grad()
+    loss = bilm.loss(batch)
+    loss.backward()
+    return [loss.data, *(x.grad for x in bilm.parameters())]
+
+
+def shape_of(frame):
+    return [array.shape for array in (*frame.words, *frame.inputs, frame.lengths, frame.at, *frame.targets)]
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+@pytest.mark.parametrize("options", CELLS)
+@given(batches=st.lists(ragged, min_size=1, max_size=4), shapes=st.integers(1, 3))
+@settings(max_examples=10)
+def test_a_padded_frame_has_the_losses_and_the_gradients_of_its_sentences(kind, options, batches, shapes):
+    bilm = a_bilm(kind, **options)
+    frames = bilm.frames(batches, shapes)
+    assert len({str(shape_of(frame)) for frame in frames}) <= shapes
+    for batch, frame in zip(batches, frames, strict=True):
+        np.testing.assert_allclose(
+            [x.item() for x in bilm.losses(frame)], [x.item() for x in bilm.losses(batch)], rtol=1e-12
+        )
+        for padded, right in zip(loss_and_gradients(bilm, frame), loss_and_gradients(bilm, batch), strict=True):
+            np.testing.assert_allclose(padded, right, rtol=0, atol=1e-12 * (1 + np.abs(right).max()))
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+def test_with_a_shape_for_each_batch_no_frame_is_padded(kind):
+    bilm = a_bilm(kind, dtype=np.float32)
+    for batch, frame in zip(BATCHES, bilm.frames(BATCHES, shapes=9), strict=True):
+        for a, b in zip(loss_and_gradients(bilm, frame), loss_and_gradients(bilm, batch), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_batches_of_like_length_share_a_shape():
+    of_length = lambda n: [["we"] * n, ["the"]]
+    shapes = [shape_of(frame) for frame in a_bilm("table").frames([of_length(n) for n in (9, 2, 8, 3)], shapes=2)]
+    assert shapes[0] == shapes[2] and shapes[1] == shapes[3]
+    assert shapes[1] == [(4,), (4, 2), (4, 2), (2,), (6,), (6,), (6,)]  # steps, and predictions that can count
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+@pytest.mark.parametrize("options", CELLS)
+def test_whatever_stands_at_padding_reaches_no_loss_and_no_gradient(kind, options):
+    bilm, rng = a_bilm(kind, **options), np.random.default_rng(3)
+    for batch, frame in zip(BATCHES, bilm.frames(BATCHES, shapes=1), strict=True):
+        right = loss_and_gradients(bilm, frame)
+        first, count = frame.words[0], len(placed(batch)[0])
+        assert len(first) > count or batch is SENTENCES
+        for array in frame.words:
+            array[count:] = rng.integers(0, first.max() + 1, array[count:].shape)
+        lengths = np.full(len(frame.lengths), -1)
+        lengths[: len(batch)] = [len(sentence) for sentence in batch]
+        padding = np.arange(len(frame.inputs.forward))[:, None] > lengths
+        for places in frame.inputs:
+            places[padding] = rng.integers(0, len(first), padding.sum())
+        assert padding.any()
+        for a, b in zip(loss_and_gradients(bilm, frame), right, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["chars", "table"])
+@pytest.mark.parametrize("options", CELLS)
+def test_a_replayed_frame_differs_from_the_frame_in_no_bit(kind, options):
+    eager, bilm = (a_bilm(kind, dtype=np.float32, dropout=0.3, **options) for _ in range(2))
+    frames = bilm.frames(BATCHES, shapes=2)
+    step, programs = tg.replay(bilm.loss, wrt=bilm, programs=2), set()
+    optimisers = [tg.optim.SGD(model.parameters(), 0.1) for model in (eager, bilm)]
+    for frame in frames * 2:  # the masks of a second round are others, and so are the weights
+        bilm.zero_grad()
+        loss = step(frame)
+        right = loss_and_gradients(eager, frame)
+        for a, b in zip([loss.data, *(x.grad for x in bilm.parameters())], right, strict=True):
+            assert a.tobytes() == b.tobytes()
+        programs.add(step.program)
+        for optimiser in optimisers:
+            optimiser.step()
+    assert len(programs) == 2  # no batch was recorded anew
+
+
+def test_the_layers_of_a_frame_are_those_of_its_sentences_and_can_be_replayed():
+    bilm, rng = a_bilm(), np.random.default_rng(1)
+    frames = bilm.frames(BATCHES, shapes=1)
+
+    def loss_of(frame, cotangent):
+        return (bilm.layers(frame) * cotangent).sum()
+
+    step = tg.replay(loss_of, wrt=bilm)
+    for batch, frame in zip(BATCHES, frames, strict=True):
+        padded, right = bilm.layers(frame).data, bilm.layers(batch).data
+        _, T, B, _ = right.shape
+        np.testing.assert_allclose(padded[:, :T, :B], right, rtol=0, atol=1e-12)
+        assert not padded[:, T:].any() and not padded[:, :, B:].any()
+        cotangent = rng.standard_normal(padded.shape)
+        bilm.zero_grad()
+        loss = step(frame, cotangent)
+        expected = tg.grad(loss_of(frame, cotangent), bilm.encoder.parameters())
+        assert loss.item() == loss_of(frame, cotangent).item()
+        for x, g in zip(bilm.encoder.parameters(), expected, strict=True):
+            assert x.grad.tobytes() == g.tobytes()
+
+
+def test_a_stateful_model_goes_on_from_the_sentences_and_not_from_the_padding_of_a_frame():
+    padded, right = (a_bilm(stateful=True, cell="gru") for _ in range(2))
+    batches = [[["we", "train", "models"], ["the"]], [["in"], []], [["arrived"] * 6, ["é"]], [["the"], ["we"]]]
+    for batch, frame in zip(batches, padded.frames(batches, shapes=1), strict=True):
+        for a, b in zip(loss_and_gradients(padded, frame), loss_and_gradients(right, batch), strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+def test_a_stateful_model_is_not_replayed():
+    bilm = a_bilm(stateful=True)
+    (frame,) = bilm.frames([SENTENCES])
+    step = tg.replay(bilm.loss, wrt=bilm)
+    with pytest.raises(RuntimeError, match="stateful=False"):
+        step(frame)
+    assert bilm._carried is None
+    bilm.stateful = False
+    step(frame)
+    bilm.stateful = True
+    with pytest.raises(RuntimeError, match="stateful=False"):
+        step(frame)
+
+
+class Lengths:
+    """An encoder of one's own: a word is a row times its length."""
+
+    width = 5
+
+    def __init__(self):
+        self.row = tg.Tensor(np.linspace(-1, 1, 5), requires_grad=True)
+
+    def spell(self, words):
+        return (np.array([[0.1 * len(getattr(word, "value", word))] for word in words]),)
+
+    def rows(self, lengths):
+        return lengths * self.row
+
+    def __call__(self, words):
+        return self.rows(*self.spell(words))
+
+
+def test_an_encoder_of_ones_own_makes_frames_if_it_has_both_halves():
+    bilm = a_bilm()
+    bilm.encoder = Lengths()
+    for batch, frame in zip(BATCHES, bilm.frames(BATCHES, shapes=1), strict=True):
+        assert float(bilm.loss(frame)) == pytest.approx(float(bilm.loss(batch)), rel=1e-12)
+    bilm.encoder = Given(["we"], 5)
+    with pytest.raises(TypeError, match="Given the methods spell"):
+        bilm.frames(BATCHES)
+
+
 # Nothing sees its target ---------------------------------------------------------------------------------------------
 
 
@@ -266,9 +427,7 @@ def test_no_prediction_depends_on_its_target_or_on_what_lies_beyond(options):
     s = [tg.nn.Mark.BEGIN, *words, tg.nn.Mark.END]
     bilm = a_bilm(encoder="table", **options)
     bilm.encoder = Given(s, 5)
-    frame = Frame.of([words])
-    rows = bilm.encoder(frame.words)
-    read = bilm._read(frame, rows, stateful=False)
+    read = bilm._read(*bilm._framed([words]), stateful=False)
     whole = [bilm.encoder.rows[word] for word in s]
     forward = sensitivities([read[0][-1][k] for k in range(5)], whole)  # reads s[k] last, predicts s[k + 1]
     backward = sensitivities([read[1][-1][k] for k in range(5)], whole)  # reads s[5 - k] last, predicts s[4 - k]
@@ -324,8 +483,8 @@ def test_a_planted_leak_falls_below_the_entropy_and_an_honest_model_does_not():
     floor = math.exp(4 * math.log(2) / 5)
     vocabulary = tg.nn.Vocabulary("ab")
     bilm = tg.nn.BiLM(tg.nn.WordEncoder(vocabulary, 6, rng=rng), vocabulary, hidden=6, layers=1, rng=rng)
-    frame = Frame.of(corpus)
-    ids = vocabulary.ids(frame.words)[frame.places]
+    words, places, _ = placed(corpus)
+    ids = vocabulary.ids(words)[places]
     leaky = Leaky(len(vocabulary), 6, rng)
     honest, dishonest = (tg.optim.Adam(model.parameters(), 0.05) for model in (bilm, leaky))
     for _ in range(60):
@@ -621,6 +780,9 @@ BAD_INPUT = {
     "no filters": (lambda: tg.nn.CharEncoder(3, filters=()), ValueError, "filters"),
     "words without room": (lambda: tg.nn.CharEncoder(3, longest=2), ValueError, "longest=2"),
     "the perplexity of nothing": (lambda: a_bilm().perplexity([]), ValueError, "at least one sentence"),
+    "frames of no batch": (lambda: a_bilm().frames([]), ValueError, "at least one batch"),
+    "frames of no shape": (lambda: a_bilm().frames([[["we"]]], shapes=0), ValueError, "shapes=0"),
+    "frames of a batch": (lambda: a_bilm().frames([["we", "train"]]), TypeError, "split it first"),
     "an empty batch size": (lambda: a_bilm().perplexity([["we"]], batch=0), ValueError, "at least one"),
     "memory of what changes": (lambda: tg.nn.Elmo(a_bilm(), frozen=False).remember([]), ValueError, "frozen"),
 }  # fmt: skip

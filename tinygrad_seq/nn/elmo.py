@@ -15,19 +15,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ..compositions import concat, stack
-from ..ops import embedding, relu, sigmoid, where
+from ..ops import embedding, less, maximum, relu, sigmoid, where
 from ..primitive import enable_grad, no_grad, scope
 from ..reading import Tape
 from ..signatures import Array
 from ..structure import map_state
 from ..table import Matrix, Table
-from ..tensor import Tensor
+from ..tensor import CONTEXT, Tensor
 from .init import generator
 from .layers import Dropout, Embedding, Linear, tensor
 from .loss import cross_entropy
@@ -123,47 +124,76 @@ def _checked_word(word: Any) -> Any:
     return word
 
 
-class Frame(NamedTuple):
-    """A batch of sentences between their marks: the distinct words, and where each stands."""
+class Directions(NamedTuple, Generic[Each]):
+    """What there is one of for each direction."""
 
-    words: list[Word]
-    """The distinct words of the batch, <s> and </s> first."""
-    places: Array
-    """(T + 2, B), T the longest sentence: which of `words` stands there; </s> also at padding."""
-    lengths: Array
+    forward: Each
+    backward: Each
+
+
+def placed(batch: Sentences) -> tuple[list[Word], Array, Array]:
+    """The distinct words of a batch, <s> and </s> first; which of them stands where in the sentences between their
+    marks, (T + 2, B), T the longest sentence, </s> also at padding; and the sentences' lengths without the marks."""
+    if isinstance(batch, str) or not isinstance(batch, Sequence):
+        raise TypeError(f"a batch is a list of sentences, each a list of words; got {type(batch).__name__}")
+    if not batch:
+        raise ValueError("a batch needs at least one sentence")
+    place: dict[Word, int] = {Mark.BEGIN: 0, Mark.END: 1}
+    rows = []
+    for k, sentence in enumerate(batch):
+        if isinstance(sentence, str) or not isinstance(sentence, (Sequence, np.ndarray)):
+            raise TypeError(
+                f"a sentence is a list of words, but sentence {k} is a {type(sentence).__name__}: split it first"
+            )
+        rows.append([place.setdefault(_checked_word(word), len(place)) for word in sentence])
+    lengths = np.array([len(row) for row in rows], np.intp)
+    places = np.full((lengths.max() + 2, len(rows)), 1, np.intp)
+    places[0] = 0
+    for b, row in enumerate(rows):
+        places[1 : len(row) + 1, b] = row
+    return list(place), places, lengths
+
+
+def filled_up(array: Array, shape: Any, value: Any = 0) -> Array:
+    """An array of this shape that begins as the given one and has `value` beyond its ends."""
+    whole = np.full(shape, value, array.dtype)
+    whole[tuple(map(slice, array.shape))] = array
+    return whole
+
+
+class Frame(NamedTuple):
+    """A batch as arrays and nothing else, so that a replay can take it; `BiLM.frames` makes them.
+
+    It may be larger than its sentences need. What is padding counts for nothing.
+    """
+
+    words: tuple[Any, ...]
+    """The distinct words, <s> and </s> first, as `encoder.spell` writes them and `encoder.rows` reads them."""
+    inputs: Directions[Any]
+    """(T + 1, B) each: which of the words a direction reads, step after step."""
+    lengths: Any
     """(B,), the number of words of each sentence, without the marks."""
+    at: Any
+    """(n,): which of the (T + 1)·B predictions are made, in order. All that count are among them."""
+    targets: Directions[Any]
+    """(n,) each: the class that is to be predicted there, -1 where the prediction does not count."""
 
     @classmethod
-    def of(cls, batch: Sentences) -> Frame:
-        if isinstance(batch, str) or not isinstance(batch, Sequence):
-            raise TypeError(f"a batch is a list of sentences, each a list of words; got {type(batch).__name__}")
-        if not batch:
-            raise ValueError("a batch needs at least one sentence")
-        place: dict[Word, int] = {Mark.BEGIN: 0, Mark.END: 1}
-        rows = []
-        for k, sentence in enumerate(batch):
-            if isinstance(sentence, str) or not isinstance(sentence, (Sequence, np.ndarray)):
-                raise TypeError(
-                    f"a sentence is a list of words, but sentence {k} is a {type(sentence).__name__}: split it first"
-                )
-            rows.append([place.setdefault(_checked_word(word), len(place)) for word in sentence])
-        lengths = np.array([len(row) for row in rows], np.intp)
-        places = np.full((lengths.max() + 2, len(rows)), 1, np.intp)
-        places[0] = 0
-        for b, row in enumerate(rows):
-            places[1 : len(row) + 1, b] = row
-        return cls(list(place), places, lengths)
-
-    def read(self, backward: bool) -> Array:
-        """The places in reading order, (T + 2, B): from <s> on, or from each row's own </s> back to its <s>."""
-        if not backward:
-            return self.places
-        steps = np.arange(len(self.places))[:, None]
-        return self.places[np.maximum(self.lengths + 1 - steps, 0), np.arange(len(self.lengths))]
-
-    def real(self, more: int = 0) -> Array:
-        """Which of T + more positions a row of its own length + more has: (T + more, B)."""
-        return np.arange(len(self.places) - 2 + more)[:, None] < self.lengths + more
+    def of(cls, spelled: Any, classes: Array, places: Array, lengths: Array, sizes: Any = None) -> Frame:
+        """From what `placed` gives, its words spelled and their classes. `sizes` to fill it up to: those of the places,
+        how many predictions are made, and those of what is spelled."""
+        real = np.arange(len(places) - 1)[:, None] < lengths + 1
+        n = real.sum()
+        if sizes is not None:
+            T, B, n, *rest = sizes
+            places, real, lengths = filled_up(places, (T, B), 1), filled_up(real, (T - 1, B)), filled_up(lengths, (B,))
+            further = iter(rest)
+            spelled = tuple(filled_up(array, [next(further) for _ in array.shape]) for array in spelled)
+        steps = np.arange(len(places))[:, None]
+        turned = places[np.maximum(lengths + 1 - steps, 0), np.arange(len(lengths))]  # from each row's own </s>
+        at = np.sort(np.argsort(~real, axis=None, kind="stable")[:n])
+        targets = [np.where(real, classes[read[1:]], -1).ravel()[at] for read in (places, turned)]
+        return cls(spelled, Directions(places[:-1], turned[:-1]), lengths, at, Directions(*targets))
 
 
 # A row for a word, whatever its sentence -----------------------------------------------------------------------------
@@ -253,7 +283,10 @@ class CharEncoder(Module):
         return ids, counts
 
     def __call__(self, words: Sequence[Word]) -> Tensor:
-        ids, counts = self.spell(words)
+        return self.rows(*self.spell(words))
+
+    def rows(self, ids: Any, counts: Any) -> Tensor:
+        """The rows of words that are spelled so, (n, width)."""
         n, length = ids.shape
         characters = self.symbols(ids)
         features = []
@@ -261,7 +294,7 @@ class CharEncoder(Module):
             starts = length - k + 1
             windows = concat([characters[:, j : j + starts] for j in range(k)], -1)
             found = convolution(windows.reshape(n * starts, -1)).reshape(n, starts, count)
-            exists = np.arange(starts) < np.maximum(counts - k + 1, 1)[:, None]
+            exists = less(np.arange(starts), maximum(counts - k + 1, 1)[:, None])
             features.append(where(exists[..., None], found, -np.inf).max(1))
         x = relu(concat(features, -1))
         for highway in self.highways:
@@ -287,18 +320,15 @@ class WordEncoder(Module):
         self.vocabulary, self.width = vocabulary, width
         self.rows = Embedding(len(vocabulary), width, rng=rng, dtype=dtype)
 
+    def spell(self, words: Sequence[Word]) -> tuple[Array]:
+        """The number of each word, (n,): what `rows`, the table, looks up."""
+        return (self.vocabulary.ids(words),)
+
     def __call__(self, words: Sequence[Word]) -> Tensor:
-        return self.rows(self.vocabulary.ids(words))
+        return self.rows(*self.spell(words))
 
 
 # Two language models -------------------------------------------------------------------------------------------------
-
-
-class Directions(NamedTuple, Generic[Each]):
-    """What there is one of for each direction."""
-
-    forward: Each
-    backward: Each
 
 
 STACKS: dict[str, Any] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
@@ -315,8 +345,11 @@ class BiLM(Module):
     as in LSTMCell (the original: 3); `dropout`: on every layer's input and on the input of the softmax, in training.
     Further options go to the cells.
 
+    `encoder`: anything that has a `width` and gives (n, width) when called with n words.
+
     A batch is a list of sentences, each a list of words; they may differ in length, and none reads another. An empty
-    sentence has a target in each direction, its end and its begin, and no features.
+    sentence has a target in each direction, its end and its begin, and no features. A batch may also be a frame, which
+    a replay can take (`frames`).
 
     `stateful=True`: every call starts from the states in which the last one ended (their values; no credit), as the
     original did; then a result depends on the calls before, all batches have the same number of sentences, and
@@ -379,11 +412,65 @@ class BiLM(Module):
         """Forget the states that a stateful model carries."""
         self._carried = None
 
+    def frames(self, batches: Iterable[Sentences], shapes: int = 8) -> list[Frame]:
+        """The batches as arrays of at most so many different shapes, in the order given: what a replay can take.
+
+        `step = tg.replay(bilm.loss, wrt=bilm, programs=shapes)` records a program for each shape, and `step(frame)`
+        replays it. Batches of like length are filled up to one shape: in sentences, steps, distinct words, symbols and
+        predictions. Losses and gradients are those of the batch, to rounding. More shapes are less padding, and more
+        programs; with one for each batch nothing is filled up.
+
+        The encoder must have the two halves of `encoder(words)`: `spell(words)`, a tuple of arrays with the words
+        along the first axis, in which 0 fills up, and `rows(*arrays)`, which takes arrays or tensors of them.
+
+        >>> vocabulary = Vocabulary(["we", "train", "models"])
+        >>> bilm = BiLM(WordEncoder(vocabulary, 2, rng=0), vocabulary, hidden=2, rng=0)
+        >>> batches = [["we", "train"]], [["train"], ["models"]]
+        >>> frames = bilm.frames(batches, shapes=1)
+        >>> [frame.targets.forward.tolist() for frame in frames]
+        [[3, 4, 1, -1], [4, 5, 1, 1]]
+        >>> [bool(np.isclose(bilm.loss(a).item(), bilm.loss(b).item())) for a, b in zip(frames, batches)]
+        [True, True]
+
+        Raises TypeError for an encoder without `spell` and `rows`, ValueError for no batch or no shape.
+        """
+        if not (hasattr(self.encoder, "spell") and hasattr(self.encoder, "rows")):
+            raise TypeError(
+                f"a frame holds words as arrays: give {type(self.encoder).__name__} the methods spell(words) -> arrays "
+                "and rows(*arrays) -> (n, width), as CharEncoder has them, or pass the sentences themselves"
+            )
+        parts, sizes = [], []
+        for batch in batches:
+            words, places, lengths = placed(batch)
+            spelled = self.encoder.spell(words)
+            parts.append((spelled, self.vocabulary.ids(words), places, lengths))
+            further = [n for array in spelled for n in array.shape]
+            sizes.append([*places.shape, lengths.sum() + len(lengths), *further])
+        if not parts or shapes < 1:
+            raise ValueError(f"frames need at least one batch and one shape, got {len(parts)} and shapes={shapes}")
+        shared = np.array(sizes)
+        like = np.lexsort((shared[:, 3], shared[:, 0]))  # by their steps, and then by their distinct words
+        for group in np.array_split(like, min(shapes, len(like))):
+            shared[group] = shared[group].max(0)
+        return [Frame.of(*part, sizes=size) for part, size in zip(parts, shared.tolist(), strict=True)]
+
+    def _framed(self, batch: Sentences | Frame) -> tuple[Frame, Tensor]:
+        """A batch as a frame, and the rows of its words."""
+        if isinstance(batch, Frame):
+            return batch, self.encoder.rows(*batch.words)
+        words, places, lengths = placed(batch)
+        return Frame.of((), self.vocabulary.ids(words), places, lengths), self.encoder(words)
+
     def _read(self, frame: Frame, rows: Tensor, stateful: bool) -> list[list[Tensor]]:
         """Each direction's layers, (T + 1, B, d) in the order of reading."""
         B, starts = len(frame.lengths), [None, None]
         # Padding stands after a row's end, where nothing real reads on. Only a state to go on from must know of it.
         lengths = frame.lengths + 1 if stateful else None
+        if stateful and CONTEXT.get().tracing:
+            raise RuntimeError(
+                "a stateful biLM keeps its states to itself, and a replay would begin with the same ones each time: "
+                "replay one with stateful=False, or train this one without tg.replay"
+            )
         if stateful and self._carried is not None:
             before, arrays = self._carried
             if before != B:
@@ -394,8 +481,8 @@ class BiLM(Module):
             starts = map_state(Tensor, arrays)
         read, ends = [], []
         for k, net in enumerate((self.forward, self.backward)):
-            xs = self.dropout(embedding(rows, frame.read(backward=k == 1)[:-1]))
-            with scope(("forward", "backward")[k]):
+            xs = self.dropout(embedding(rows, frame.inputs[k]))
+            with scope(Directions._fields[k]):
                 outputs, end = net(xs, starts[k], lengths, every_layer=True)
             read.append(outputs)
             ends.append(end)
@@ -404,23 +491,20 @@ class BiLM(Module):
         return read
 
     def _predict(self, frame: Frame, rows: Tensor, stateful: bool) -> list[Tensor]:
-        """Each direction's logits at its real positions, one step of all sentences after the other: (n, words)."""
-        real, predictions = np.flatnonzero(frame.real(1)), []
+        """Each direction's logits where the frame asks for them, step by step of all sentences: (n, words)."""
+        predictions = []
         for layers in self._read(frame, rows, stateful):
             top = layers[-1].reshape(-1, self.width)
-            predictions.append(self.softmax(self.dropout(top if real.size == len(top) else top[real])))
+            predictions.append(self.softmax(self.dropout(top if len(frame.at) == len(top) else top[frame.at])))
         return predictions
 
-    def losses(self, batch: Sentences) -> Directions[Tensor]:
+    def losses(self, batch: Sentences | Frame) -> Directions[Tensor]:
         """-log p of each direction in nats, averaged over the words of the batch and one mark for each sentence."""
-        frame = Frame.of(batch)
-        classes, real = self.vocabulary.ids(frame.words), frame.real(1)
-        return Directions(*(
-            cross_entropy(logits, classes[frame.read(backward=k == 1)[1:]][real])
-            for k, logits in enumerate(self._predict(frame, self.encoder(frame.words), self.stateful))
-        ))  # fmt: skip
+        frame, rows = self._framed(batch)
+        predictions = self._predict(frame, rows, self.stateful)
+        return Directions(*map(partial(cross_entropy, ignore_index=-1), predictions, frame.targets))
 
-    def loss(self, batch: Sentences) -> Tensor:
+    def loss(self, batch: Sentences | Frame) -> Tensor:
         """½ (forward + backward): a scalar, in nats for each word."""
         forward, backward = self.losses(batch)
         return 0.5 * (forward + backward)
@@ -446,24 +530,25 @@ class BiLM(Module):
         forward, backward = np.exp(total / words).tolist()
         return Directions(forward, backward)
 
-    def layers(self, batch: Sentences) -> Tensor:
+    def layers(self, batch: Sentences | Frame) -> Tensor:
         """What every layer holds at each word: (layers + 1, T, B, 2d), zero at padding.
 
         First the token layer, twice side by side; then each recurrent layer, the forward state after reading the word
         beside the backward state after reading it. The marks are left out.
         """
-        frame = Frame.of(batch)
-        rows = self.encoder(frame.words)
-        T, B = len(frame.places) - 2, len(frame.lengths)
-        real = frame.real()[..., None]
+        frame, rows = self._framed(batch)
+        words = embedding(rows, frame.inputs.forward[1:])
+        T, B, _ = words.shape
+        real = less(np.arange(T)[:, None], frame.lengths)
         # the backward model reads word k (from 0) of a row at its own step N - k
-        steps = np.maximum(frame.lengths - np.arange(T)[:, None], 0)
-        words = embedding(rows, frame.places[1:-1])
+        steps = maximum(frame.lengths - np.arange(T)[:, None], 0)
         found = [concat([words, words], -1)]
         for forward, backward in zip(*self._read(frame, rows, self.stateful), strict=True):
             found.append(concat([forward[1:], backward[steps, np.arange(B)]], -1))
         whole = stack(found)
-        return whole if real.all() else where(real, whole, 0.0)
+        if isinstance(real, np.ndarray) and real.all():
+            return whole
+        return where(real[..., None], whole, 0.0)
 
     def visibility(self, batch: Sentences) -> Directions[Matrix]:
         """Which prediction can depend on which word: a row for every word that a direction predicts, a column for
@@ -481,18 +566,18 @@ class BiLM(Module):
         train     ·   ·      ·       ●     ●
         models    ·   ·      ·       ·     ●
         """
-        frame = Frame.of(batch)
-        at = np.argwhere(np.arange(len(frame.places)) < frame.lengths[:, None] + 2)  # (sentence, position) of each row
-        words = [frame.words[frame.places[t, b]] for b, t in at]
-        own = frame._replace(places=np.zeros_like(frame.places))  # every position a row of its own
-        own.places[at[:, 1], at[:, 0]] = np.arange(len(at))
+        distinct, places, lengths = placed(batch)
+        at = np.argwhere(np.arange(len(places)) < lengths[:, None] + 2)  # (sentence, position) of each row
+        words = [distinct[places[t, b]] for b, t in at]
+        own = np.zeros_like(places)  # every position a row and a class of its own
+        own[at[:, 1], at[:, 0]] = np.arange(len(at))
+        frame = Frame.of((), np.arange(len(at)), own, lengths)
         names = [word.value if isinstance(word, Mark) else word for word in words]
         with enable_grad():
             rows = Tensor(self.encoder(words)._array, requires_grad=True)
-            predictions = self._predict(own, rows, stateful=False)
+            predictions = self._predict(frame, rows, stateful=False)
         found = []
-        for k, (logits, direction) in enumerate(zip(predictions, Directions._fields, strict=True)):
-            predicted = own.read(backward=k == 1)[1:][frame.real(1)]
+        for logits, predicted, direction in zip(predictions, frame.targets, Directions._fields, strict=True):
             order = np.argsort(predicted)
             seen = Tape(logits).visibility(logits, rows)[order]
             title = f"The {direction} prediction of the row can depend on the column where ●"
