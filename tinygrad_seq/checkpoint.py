@@ -92,6 +92,17 @@ def load(path: FilePath, *unnamed: Any, **parts: Any) -> dict[str, Any]:
     Strict: a missing, unknown or misshapen entry, and a damaged file, raise ValueError, which names all differences;
     nothing has been filled then. No file: FileNotFoundError. Without parts, the arrays as they stand in the file, as a
     dict by part: `net.load_state_dict(tg.load(path)["model"])` takes the weights alone.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.npz"
+    >>> w = Tensor(0.5, requires_grad=True)
+    >>> save(path, w=w, state=(np.zeros(2), 1.0), update=7)
+    >>> w.data = 9.0
+    >>> load(path, w=w, state=(np.ones(2), 0.0), update=0)["state"], float(w)  # w is filled in place
+    ((array([0., 0.]), 1.0), 0.5)
+    >>> load(path, w=w, state=(np.ones(3), 0.0))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: ...run.npz does not fit: state/0: needs (3,) float64, got (2,) float64; unknown update
     """
     _check_call("load", path, unnamed)
     entries = _read(path)

@@ -29,7 +29,12 @@ _REBER_END = 6
 
 
 class EmbeddedReber(NamedTuple):
-    """Strings of the embedded Reber grammar, to predict the next symbol of; T is the largest length."""
+    """Strings of the embedded Reber grammar, to predict the next symbol of; T is the largest length.
+
+    >>> reber = embedded_reber(29, batch=2)
+    >>> reber.xs.shape, reber.targets[:, 0].tolist(), reber.lengths.tolist()
+    ((9, 2, 7), [2, 0, 1, 4, 3, 6, 2, 6, -1], [8, 9])
+    """
 
     strings: list[str]
     """The B strings, whole."""
@@ -44,7 +49,12 @@ class EmbeddedReber(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """A text cut for truncated BPTT: chunk k of a row goes on where chunk k - 1 of that row ended."""
+    """A text cut for truncated BPTT: chunk k of a row goes on where chunk k - 1 of that row ended.
+
+    >>> chunks = text_chunks("abcab", chunk=2, batch=1)
+    >>> chunks.vocabulary, chunks.inputs.tolist(), chunks.targets.tolist()
+    ('abc', [[[0], [1]], [[2], [0]]], [[[1], [2]], [[0], [1]]])
+    """
 
     inputs: NDArray[np.intp]
     """(K, chunk, B), the characters as positions in the vocabulary."""
@@ -55,7 +65,12 @@ class Chunks(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Sequences of different lengths in one array."""
+    """Sequences of different lengths in one array.
+
+    >>> (batch,) = batch_by_length([[1.0, 2.0, 3.0], [4.0]], batch=2)
+    >>> batch.xs.T.tolist(), batch.lengths.tolist(), batch.numbers.tolist()
+    ([[4.0, 0.0, 0.0], [1.0, 2.0, 3.0]], [1, 3], [1, 0])
+    """
 
     xs: NDArray[Any]
     """(T, B, ...), T the longest length, padded at the end."""

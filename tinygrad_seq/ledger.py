@@ -112,6 +112,16 @@ class Use:
     rate, in the shape of the tensor. `arrival`: when it arrived, counted from 0 along the backward pass.
 
     The seed of a tensor that is itself a result of the tape is its first use, with `operation="seed"`.
+
+    >>> import tinygrad_seq as tg
+    >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    >>> for t in (1, 2):
+    ...     with tg.step(t):
+    ...         h = (w * h).named("h")
+    >>> for use in tg.Tape(h).flow().uses("w"):  # h2 = w·h1, h1 = w·1
+    ...     print(use, use.incoming, use.contribution)
+    Use(step=1, name='h', operation='multiply', argument=0, arrival=1) 0.5 0.5
+    Use(step=2, name='h', operation='multiply', argument=0, arrival=0) 1.0 0.5
     """
 
     step: int | None

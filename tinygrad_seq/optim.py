@@ -23,7 +23,14 @@ Memory = dict[str, Any]
 
 
 class GradientNorm(float):
-    """What was measured before clipping: a float, with the `scale` by which the largest entry was multiplied."""
+    """What was measured before clipping: a float, with the `scale` by which the largest entry was multiplied.
+
+    >>> w = Tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w / 2).sum().backward()
+    >>> norm = clip_grad_norm([w], max_norm=1.0)
+    >>> float(norm), norm.scale
+    (5.0, 0.2)
+    """
 
     scale: float
 
@@ -181,6 +188,16 @@ class Optimiser:
     ValueError for no parameters (or a generator that was used up), a parameter given twice (a tied one is listed once
     by `module.parameters()`), one that was computed or requires no gradient, and for a rate that is negative or not
     finite.
+
+    >>> class SignDescent(Optimiser):
+    ...     def rule(self, w, g, memory, lr):
+    ...         return w - lr * np.sign(g), memory
+    >>> w = Tensor([1.0, 2.0], requires_grad=True)
+    >>> optimiser = SignDescent([w], lr=0.25)
+    >>> (3.0 * w[0] - w[1]).backward()
+    >>> optimiser.step()
+    >>> w.tolist(), optimiser
+    ([0.75, 2.25], SignDescent(lr=0.25, parameters: 1, updates: 1))
     """
 
     remembers: tuple[str, ...] = ()

@@ -31,6 +31,13 @@ class Part:
 
     A rule may return it in place of an array of the input's shape. The engine adds parts into one buffer, so that
     reading T steps out of one sequence costs O(T) backward. `index` is basic and has an Ellipsis.
+
+    >>> import tinygrad_seq as tg
+    >>> first = tg.primitive(lambda x: x[0], lambda g, y, x: tg.Part(g, (0, ...)), name="first")
+    >>> x = tg.Tensor([5.0, 6.0, 7.0], requires_grad=True)
+    >>> first(x).backward()
+    >>> x.grad.tolist()
+    [1.0, 0.0, 0.0]
     """
 
     __slots__ = ("index", "value")

@@ -29,14 +29,26 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"tanh": tanh, "relu": relu, "lin
 
 
 class LSTMState(NamedTuple):
-    """What an LSTM carries from step to step: the hidden row h (..., d or projection) and the cell row c (..., d)."""
+    """What an LSTM carries from step to step: the hidden row h (..., d or projection) and the cell row c (..., d).
+
+    >>> import tinygrad_seq as tg
+    >>> h, c = tg.nn.LSTMCell(2, 3).initial_state((4,))
+    >>> h.shape, c.shape, tg.nn.LSTMState(h, c).c is c
+    ((4, 3), (4, 3), True)
+    """
 
     h: Tensor
     c: Tensor
 
 
 class Gate(NamedTuple):
-    """One gate's weights, of x W + h U + b: W (m, d), U (d, d), b (d,). `b_u`: see GRUCell with reset="after"."""
+    """One gate's weights, of x W + h U + b: W (m, d), U (d, d), b (d,). `b_u`: see GRUCell with reset="after".
+
+    >>> import tinygrad_seq as tg
+    >>> gate = tg.nn.LSTMCell(2, 3, forget_bias=1.0).gate("f")
+    >>> gate.W.shape, gate.U.shape, gate.b.tolist(), gate.b_u
+    ((2, 3), (3, 3), [1.0, 1.0, 1.0], None)
+    """
 
     W: Array
     U: Array

@@ -34,6 +34,20 @@ class Stack(Module):
     states, `states[layer][direction]`, each as its cell's. `state` is given in the same structure; it is never stored.
     `lengths` (B,): see `unroll`. On the tape, a name such as f or h at a step stands under `layer0`, or in two
     directions `layer0.forward` and `layer0.backward`.
+
+    >>> import numpy as np
+    >>> import tinygrad_seq as tg
+    >>> class Sum(tg.nn.Module):  # a cell of your own: h = h_prev + x
+    ...     def initial_state(self, batch_shape=()):
+    ...         return tg.Tensor(np.zeros((*batch_shape, 1)))
+    ...     def __call__(self, x, h):
+    ...         h = (h + x).named("h")
+    ...         return h, h
+    >>> outputs, states = tg.nn.Stack([Sum(), (Sum(), Sum())])([[1.0], [2.0], [3.0]])
+    >>> outputs.tolist()  # sums of the sums 1, 3, 6: from the beginning, and from the end
+    [[1.0, 10.0], [4.0, 9.0], [10.0, 6.0]]
+    >>> states[0][0].tolist(), [h.tolist() for h in states[1]]
+    ([6.0], [[10.0], [10.0]])
     """
 
     def __init__(

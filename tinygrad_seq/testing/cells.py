@@ -35,7 +35,19 @@ from .gradients import NotDifferentiableError, check_grads
 
 
 class BrokenLawError(AssertionError):
-    """A law that a recurrent cell does not keep: `law` is its name, the message says what differs."""
+    """A law that a recurrent cell does not keep: `law` is its name, the message says what differs.
+
+    >>> import tinygrad_seq as tg
+    >>> class Batchwise(tg.nn.RNNCell):  # its rows see one another
+    ...     def __call__(self, x, state):
+    ...         h, state = super().__call__(x, state)
+    ...         return h + h.mean(0), state
+    >>> try:
+    ...     check_cell(Batchwise, examples=2, skip=["gradient", "uses", "crossing", "carrying", "units"])
+    ... except BrokenLawError as error:
+    ...     print(error.law)
+    rows
+    """
 
     def __init__(self, law: str, message: str) -> None:
         super().__init__(f"the law of {law}: {message}")
@@ -43,7 +55,13 @@ class BrokenLawError(AssertionError):
 
 
 class CheckedCell(NamedTuple):
-    """Which laws a cell keeps, on how many random examples, and which did not apply to it, with the reason."""
+    """Which laws a cell keeps, on how many random examples, and which did not apply to it, with the reason.
+
+    >>> import tinygrad_seq as tg
+    >>> checked = check_cell(tg.nn.RNNCell, examples=2, skip=["saving", "replay"])
+    >>> checked.kept[:3], checked.examples
+    (('gradient', 'uses', 'crossing'), 2)
+    """
 
     kept: tuple[str, ...]
     examples: int

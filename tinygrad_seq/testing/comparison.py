@@ -13,7 +13,14 @@ from .mistakes import fitting
 
 
 class Comparison(NamedTuple):
-    """How two arrays compare: `exact` to the last bit, `approximate` within rounding; true if they are approximate."""
+    """How two arrays compare: `exact` to the last bit, `approximate` within rounding; true if they are approximate.
+
+    >>> found = compare("w", [1.0, 2.0], [1.0, 4.0])
+    >>> bool(found), found.worst, found.mine, found.reference
+    (False, (1,), 2.0, 4.0)
+    >>> bool(compare("w", 0.1 + 0.2, 0.3)), compare("w", 0.1 + 0.2, 0.3).exact
+    (True, False)
+    """
 
     name: str
     exact: bool

@@ -28,7 +28,12 @@ EXPLAINED = 400  # entries of a wrong gradient that are measured to find out whi
 
 
 class Checked(NamedTuple):
-    """What a check that passed has looked at; `worst` is the largest relative error."""
+    """What a check that passed has looked at; `worst` is the largest relative error.
+
+    >>> checked = check_grads(lambda x: x * x, [1.0, 2.0, 3.0])
+    >>> checked.method, checked.entries, checked.worst < 1e-10
+    ('complex step', 3, True)
+    """
 
     method: str
     entries: int
@@ -42,6 +47,14 @@ class WrongGradientError(AssertionError):
     """A gradient that is not the derivative: the message shows the worst entry and the usual mistakes that fit.
 
     `variable`, `index`, `analytic`, `numeric` say which entry; `mistakes` is the list of what fits.
+
+    >>> import tinygrad_seq as tg
+    >>> square = tg.primitive(lambda x: x * x, lambda g, y, x: -2 * g * x, name="square")
+    >>> try:
+    ...     check_grads(square, [0.0, 3.0])
+    ... except WrongGradientError as error:
+    ...     print(error.variable, error.index, round(error.analytic / error.numeric, 6), error.mistakes[0])
+    input 0 (1,) -1.0 the sign is turned round
     """
 
     def __init__(
@@ -60,11 +73,27 @@ class WrongGradientError(AssertionError):
 
 
 class NotDifferentiableError(ValueError):
-    """The function has a kink or a jump at the point that was given: no gradient is right or wrong there."""
+    """The function has a kink or a jump at the point that was given: no gradient is right or wrong there.
+
+    >>> import tinygrad_seq as tg
+    >>> try:
+    ...     check_grads(tg.relu, [0.0, 1.0])
+    ... except NotDifferentiableError as error:
+    ...     print(str(error).partition(":")[0])
+    relu is not differentiable at input 0 [0] = 0
+    """
 
 
 class NotPureError(ValueError):
-    """The function gives two results for the same inputs, or writes into them: its gradient cannot be measured."""
+    """The function gives two results for the same inputs, or writes into them: its gradient cannot be measured.
+
+    >>> numbers = iter([1.0, 2.0, 3.0, 4.0])
+    >>> try:
+    ...     check_grads(lambda x: x * next(numbers), 1.0)
+    ... except NotPureError as error:
+    ...     print(str(error).partition(":")[0])
+    the function is not a pure function
+    """
 
 
 class Settings(NamedTuple):
