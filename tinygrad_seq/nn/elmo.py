@@ -154,9 +154,9 @@ def placed(batch: Sentences) -> tuple[list[Word], Array, Array]:
     return list(place), places, lengths
 
 
-def filled_up(array: Array, shape: Any, value: Any = 0) -> Array:
-    """An array of this shape that begins as the given one and has `value` beyond its ends."""
-    whole = np.full(shape, value, array.dtype)
+def filled_up(array: Array, shape: Any) -> Array:
+    """An array of this shape that begins as the given one and is 0 beyond its ends."""
+    whole = np.zeros(shape, array.dtype)
     whole[tuple(map(slice, array.shape))] = array
     return whole
 
@@ -186,7 +186,7 @@ class Frame(NamedTuple):
         n = real.sum()
         if sizes is not None:
             T, B, n, *rest = sizes
-            places, real, lengths = filled_up(places, (T, B), 1), filled_up(real, (T - 1, B)), filled_up(lengths, (B,))
+            places, real, lengths = filled_up(places, (T, B)), filled_up(real, (T - 1, B)), filled_up(lengths, (B,))
             further = iter(rest)
             spelled = tuple(filled_up(array, [next(further) for _ in array.shape]) for array in spelled)
         steps = np.arange(len(places))[:, None]
@@ -417,8 +417,8 @@ class BiLM(Module):
 
         `step = tg.replay(bilm.loss, wrt=bilm, programs=shapes)` records a program for each shape, and `step(frame)`
         replays it. Batches of like length are filled up to one shape: in sentences, steps, distinct words, symbols and
-        predictions. Losses and gradients are those of the batch, to rounding. More shapes are less padding, and more
-        programs; with one for each batch nothing is filled up.
+        predictions. Losses and gradients are those of the batch, to rounding (though dropout draws for padding too).
+        More shapes are less padding, and more programs; with one for each batch nothing is filled up.
 
         The encoder must have the two halves of `encoder(words)`: `spell(words)`, a tuple of arrays with the words
         along the first axis, in which 0 fills up, and `rows(*arrays)`, which takes arrays or tensors of them.
@@ -428,7 +428,7 @@ class BiLM(Module):
         >>> batches = [["we", "train"]], [["train"], ["models"]]
         >>> frames = bilm.frames(batches, shapes=1)
         >>> [frame.targets.forward.tolist() for frame in frames]
-        [[3, 4, 1, -1], [4, 5, 1, 1]]
+        [[3, -1, 4, 1], [4, 5, 1, 1]]
         >>> [bool(np.isclose(bilm.loss(a).item(), bilm.loss(b).item())) for a, b in zip(frames, batches)]
         [True, True]
 
