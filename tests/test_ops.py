@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import tinygrad_seq as tg
 from tinygrad_seq import compositions, ops
-from tinygrad_seq.nn import unrolling
+from tinygrad_seq.nn import loss, unrolling
 from tinygrad_seq.testing import check_grads, check_primitive
 from tinygrad_seq.testing.strategies import arrays, broadcastable, numbers, shapes, shapes_for
 
@@ -363,6 +363,10 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "einsum_": (contracted(True), lambda *xs, subscripts: np.einsum(subscripts, *xs)),
     "clear": (at_padding(unrolling._clear, 1), lambda padded, x: np.where(padded, 0, x)),
     "hold": (at_padding(unrolling._hold, 2), lambda padded, new, old: np.where(padded, old, new)),
+    "checked_targets": (
+        elementwise(loss._checked_targets, numbers(0.0625, 0.875, positive=True)),
+        lambda targets: targets,
+    ),
     "softplus": (elementwise(compositions.softplus), lambda x: np.log(1 + np.exp(x))),
     "clip": (
         clipped(),

@@ -320,3 +320,11 @@ def test_tasks_do_not_see_each_others_context() -> None:
 def test_a_rule_for_every_input_needs_a_forward_function_of_any_number_of_inputs():
     with pytest.raises(TypeError, match=r"both: `every` is the rule .* \*inputs"):
         tg.primitive(lambda a, b: a + b, every=lambda g, y, a, b: (g, g), name="both")
+
+
+def test_an_array_among_the_options_is_told_by_its_shape() -> None:
+    a, b = tg.Tensor(np.zeros(2)), tg.Tensor(np.zeros((3, 2)))
+    with pytest.raises(TypeError, match=r"^concat\(.*axis=\(3, 2\) float64\): "):
+        tg.concat(b, b)  # not as a list
+    with pytest.raises(ValueError, match=r"^sum\(\(2,\) float64, axis=3\): "):
+        a.sum(axis=3)

@@ -728,3 +728,38 @@ def test_what_is_no_cell_is_told_what_a_cell_needs():
     Rows.__call__ = lambda self, x, state: (x, state, state)
     with pytest.raises(TypeError, match="got tuple of 3"):
         nn.unroll(Rows(), xs)
+
+
+def test_a_layer_that_is_given_outputs_and_states_or_a_list_of_tensors_says_what_to_take():
+    net, head = nn.RNN(1, 2, rng=0), nn.Linear(2, 1, rng=0)
+    xs = np.ones((3, 2, 1))
+    with pytest.raises(TypeError, match=r"got a tuple of Tensor, list: of \(outputs, states\).*take the outputs"):
+        head(net(xs))
+    with pytest.raises(TypeError, match=r"got a list of Tensor, Tensor, Tensor, …: .*tg\.stack"):
+        net([tg.Tensor(x) for x in np.ones((4, 2, 1))])
+    with pytest.raises(TypeError, match=r"requires a gradient.*tg\.stack or tg\.concat"):
+        tg.Tensor([head.b, head.b])
+    with pytest.raises(ValueError, match=r"got \(3,\); of a series of numbers take xs\[:, None\]"):
+        net([1.0, 2.0, 3.0])
+
+
+def test_bce_refuses_labels_outside_its_range_when_it_is_replayed_too_and_passes_gradients_to_soft_targets():
+    w, p = tg.Tensor([0.5, -1.0], requires_grad=True), tg.Tensor([0.25, 1.0], requires_grad=True)
+    step = tg.replay(lambda targets: nn.bce_with_logits(w, targets, reduction="sum"))
+    for targets in (np.array([0.0, 1.0]), np.array([1.0, 0.5])):
+        assert step(targets).item() == nn.bce_with_logits(w, targets, reduction="sum").item()
+    with pytest.raises(ValueError, match=r"0\.\.1, got -1\.0\.\.1\.0"):
+        step(np.array([-1.0, 1.0]))
+    assert np.allclose(tg.grad(nn.bce_with_logits(w, p, reduction="sum"), p), -w.data)
+
+
+@pytest.mark.parametrize("given", [2.0, "3", -1, True])
+def test_a_layer_names_the_width_that_is_none(given):
+    for make, what in (
+        (lambda: nn.Linear(given, 2), "Linear needs m"),
+        (lambda: nn.Linear(2, given), "Linear needs d"),
+        (lambda: nn.Embedding(given, 2), "Embedding needs n"),
+        (lambda: nn.RNN(2, given), "RNNCell needs d"),
+    ):
+        with pytest.raises(ValueError, match=f"{what} as a whole number >= [01], got {given!r}"):
+            make()

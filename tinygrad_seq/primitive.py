@@ -101,8 +101,8 @@ def primitive(
         try:
             array = forward(*arrays, **options)
         except (ValueError, TypeError, IndexError) as error:
-            given = [f"{np.shape(a)} {a.dtype}" if hasattr(a, "dtype") else repr(a) for a in arrays]
-            given += [f"{key}={value!r}" for key, value in options.items()]
+            told = [("", a) for a in arrays] + [(f"{key}=", value) for key, value in options.items()]
+            given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else repr(a)) for key, a in told]
             kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
             raise kind(f"{name}({', '.join(given)}): {error}{renamed(error)}") from None
         if not tensors:

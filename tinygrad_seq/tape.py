@@ -162,7 +162,7 @@ def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> dict[Te
                 "computed under no_grad, or detached). Set requires_grad=True on a leaf before the forward pass"
             )
         if given is None and y.size != 1:
-            raise ValueError(f"{y.label()} has shape {y.shape} and needs a seed of it; only a scalar starts from 1")
+            raise ValueError(f"{y.label()} has shape {y.shape} and needs a seed of it, or .sum() or .mean() before it")
         values: Any = given if isinstance(given, Tensor) else Tensor(1 if given is None else given)
         if values.dtype.kind == "c":
             raise TypeError(f"the seed of {y.label()} needs real numbers, got dtype {values.dtype}")

@@ -84,7 +84,7 @@ class Tensor(Signatures):
         """
         if CONTEXT.get().tracing and (self._number or not self._where.tracing):  # else it was made meanwhile
             raise RuntimeError(
-                f"{self.label()} was read while a replay was recorded: what depends on it would be frozen"
+                f"{self.label()} was read while a replay was recorded and would be frozen: return it as an extra"
             )
         view = self._array.view()
         view.flags.writeable = False
@@ -141,7 +141,7 @@ class Tensor(Signatures):
         if self._requires:
             raise TypeError(
                 f"NumPy asked for the array of {self.label()}, which requires a gradient: the graph would be cut "
-                "silently. Say .detach() or .data if that is meant"
+                "silently. Join tensors with tg.stack or tg.concat; say .detach() or .data if the cut is meant"
             )
         return np.array(self.data, dtype, copy=copy)
 

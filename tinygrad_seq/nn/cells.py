@@ -22,7 +22,7 @@ from ..ops import broadcast_to, getitem, relu, sigmoid, tanh
 from ..signatures import Array
 from ..tensor import Tensor
 from .init import generator, glorot, orthogonal
-from .layers import tensor
+from .layers import tensor, width
 from .module import Module
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"tanh": tanh, "relu": relu, "linear": lambda a: a}
@@ -70,10 +70,7 @@ class Cell(Module):
         self, joined: tuple[str, ...], m: int, d: int, hidden: int, rng: Any, dtype: DTypeLike, learned_state: bool
     ) -> None:
         """`joined`: the gates whose weights stand side by side in A and b. `hidden`: the width of h, d or less."""
-        for what, width, least in (("m", m, 0), ("d", d, 1), ("projection", hidden, 1)):
-            if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < least:
-                raise ValueError(f"{type(self).__name__} needs {what} as a whole number >= {least}, got {width!r}")
-        self.m, self.d, self.hidden = int(m), int(d), int(hidden)
+        self.m, self.d, self.hidden = width(self, "m", m, 0), width(self, "d", d), width(self, "projection", hidden)
         blocks = [np.vstack([glorot(rng, m, d, dtype), orthogonal(rng, hidden, d, dtype)]) for _ in joined]
         self.A = Tensor(np.hstack(blocks), requires_grad=True, name="A")
         self.b = Tensor(np.zeros(len(joined) * d, dtype), requires_grad=True, name="b")
@@ -117,8 +114,8 @@ class Cell(Module):
         """Zeros, or the learned start, for rows of this shape: h (*batch_shape, d)."""
         return self._start("h", self.h0, self.hidden, batch_shape)
 
-    def _start(self, name: str, learned: Tensor | None, width: int, batch_shape: tuple[int, ...]) -> Tensor:
-        shape = (*batch_shape, width)
+    def _start(self, name: str, learned: Tensor | None, units: int, batch_shape: tuple[int, ...]) -> Tensor:
+        shape = (*batch_shape, units)
         start = Tensor(np.zeros(shape, self.A.dtype)) if learned is None else broadcast_to(learned, shape)
         return start.named(name)
 
@@ -129,14 +126,14 @@ class Cell(Module):
             raise self._misfit(x, "h", h, self.hidden)
         return x, h
 
-    def _misfit(self, x: Tensor, what: str, part: Tensor, width: int) -> Exception:
+    def _misfit(self, x: Tensor, what: str, part: Tensor, units: int) -> Exception:
         cell = type(self).__name__
         if x.dtype.kind not in "fc":
             return TypeError(f"{cell} needs floating-point inputs, got dtype {x.dtype}: embed ids, convert counts")
         if x.shape[-1:] != (self.m,):
             return ValueError(f"{cell} needs inputs of width {self.m} on the last axis, got shape {x.shape}")
         return ValueError(
-            f"{cell} needs {what} of shape {(*x.shape[:-1], width)} for inputs of shape {x.shape}, got {part.shape}; "
+            f"{cell} needs {what} of shape {(*x.shape[:-1], units)} for inputs of shape {x.shape}, got {part.shape}; "
             f"start from cell.initial_state({x.shape[:-1]})"
         )
 

@@ -16,7 +16,22 @@ from .module import Module
 
 def tensor(x: Any) -> Tensor:
     """x itself if it is a tensor, else a constant made of it."""
-    return x if isinstance(x, Tensor) else Tensor(x)
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, (tuple, list)) and any(isinstance(part, Tensor) for part in x):
+        kinds = ", ".join([type(part).__name__ for part in x[:3]] + ["…"] * (len(x) > 3))
+        raise TypeError(
+            f"one tensor is needed, got a {type(x).__name__} of {kinds}: of (outputs, states), as a recurrent layer "
+            "returns them, take the outputs; join a list of tensors with tg.stack"
+        )
+    return Tensor(x)
+
+
+def width(module: object, what: str, given: Any, least: int = 1) -> int:
+    """A number of units, as a whole number."""
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < least:
+        raise ValueError(f"{type(module).__name__} needs {what} as a whole number >= {least}, got {given!r}")
+    return int(given)
 
 
 class Linear(Module):
@@ -29,6 +44,7 @@ class Linear(Module):
     """
 
     def __init__(self, m: int, d: int, bias: bool = True, rng: Any = None, dtype: DTypeLike = np.float64) -> None:
+        m, d = width(self, "m", m, 0), width(self, "d", d, 0)
         self.W = Tensor(glorot(rng, m, d, dtype), requires_grad=True, name="W")
         self.b = Tensor(np.zeros(d, dtype), requires_grad=True, name="b") if bias else None
 
@@ -54,6 +70,7 @@ class Embedding(Module):
     def __init__(
         self, n: int, d: int, padding: int | None = None, rng: Any = None, dtype: DTypeLike = np.float64
     ) -> None:
+        n, d = width(self, "n", n, 0), width(self, "d", d, 0)
         if padding is not None and not 0 <= padding < n:
             raise ValueError(f"padding is an id in 0..{n - 1}, got {padding}")
         rows = generator(rng).standard_normal((n, d)).astype(dtype)

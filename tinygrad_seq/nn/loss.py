@@ -26,6 +26,15 @@ def _classes(targets: Any, k: int, ignore_index: int | None) -> Any:
 _checked_classes = primitive(_classes, None, name="classes")
 
 
+def _in_range(targets: Any) -> Any:
+    if ((targets < 0) | (targets > 1)).any():
+        raise ValueError(f"targets lie in 0..1, got {targets.min()}..{targets.max()}: of labels -1, 1 take labels > 0")
+    return targets.copy()
+
+
+_checked_targets = primitive(_in_range, lambda g, y, targets: g, name="targets")
+
+
 def _reduced(losses: Any, count: Any, reduction: str) -> Any:
     if reduction == "none":
         return losses
@@ -51,9 +60,15 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int | None = None, re
     targets = targets if isinstance(targets, Tensor) else np.asarray(targets)
     _check(reduction)
     if targets.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy needs integer classes, got dtype {targets.dtype}")
+        raise TypeError(
+            f"cross_entropy needs integer classes, got dtype {targets.dtype} and shape {targets.shape}: take "
+            + ("targets.argmax(-1) of one-hot rows" if targets.shape == logits.shape else "targets.astype(int)")
+        )
     if logits.ndim == 0 or logits.shape[:-1] != targets.shape:
-        raise ValueError(f"cross_entropy needs targets of shape {logits.shape[:-1]}, got {targets.shape}")
+        raise ValueError(
+            f"cross_entropy needs one class for each row of logits: targets of shape {logits.shape[:-1]} for logits of "
+            f"shape {logits.shape}, got {targets.shape}"
+        )
     k = logits.shape[-1]
     ids = _checked_classes(targets, k=k, ignore_index=ignore_index).reshape((-1,))
     chosen = ops.log_softmax(logits).reshape((-1, k))[np.arange(targets.size), ids].reshape(targets.shape)
@@ -67,6 +82,8 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int | None = None, re
 def bce_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
     """Binary cross-entropy of σ(logits), -(t log σ(x) + (1 - t) log σ(-x)): same shapes, targets t in 0..1.
 
+    ValueError for other shapes, and for targets outside 0..1.
+
     >>> import tinygrad_seq as tg
     >>> float(tg.nn.bce_with_logits([-50.0, 1000.0], [1.0, 1.0], reduction="sum"))
     50.0
@@ -75,6 +92,7 @@ def bce_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tenso
     _check(reduction)
     if logits.shape != targets.shape:
         raise ValueError(f"bce_with_logits needs targets of shape {logits.shape}, got {targets.shape}")
+    targets = _checked_targets(targets)
     losses = -(targets * ops.logsigmoid(logits) + (1 - targets) * ops.logsigmoid(-logits))
     return _reduced(losses, max(losses.size, 1), reduction)
 
@@ -89,6 +107,8 @@ def mse(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     prediction, target = tensor(prediction), tensor(target)
     _check(reduction)
     if prediction.shape != target.shape:
-        raise ValueError(f"mse needs a target of shape {prediction.shape}, got {target.shape}")
+        raise ValueError(
+            f"mse needs a target of the prediction's shape {prediction.shape}, got {target.shape}: reshape one of them"
+        )
     losses = (prediction - target).square()
     return _reduced(losses, max(losses.size, 1), reduction)

@@ -151,7 +151,10 @@ def unroll(
 def sequence_of_rows(what: str, xs: Any) -> Tensor:
     xs = tensor(xs)
     if xs.ndim < 2:
-        raise ValueError(f"{what} needs a sequence of rows, shape (T, B, m), or (T, m) without a batch, got {xs.shape}")
+        raise ValueError(
+            f"{what} needs a sequence of rows, shape (T, B, m), or (T, m) without a batch, got {xs.shape}"
+            + ("; of a series of numbers take xs[:, None]" if xs.ndim else "")
+        )
     return xs
 
 
