@@ -1,0 +1,121 @@
+"""The graph of a flow, as it is drawn: what has a name, and what lies between."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ledger import look
+from ..reading import Flow
+from ..signatures import Array
+from ..table import number
+from ..tape import sweep
+from ..tensor import Tensor
+from ..visibility import who_sees_whom
+
+SUBSCRIPTS = str.maketrans("-0123456789", "₋₀₁₂₃₄₅₆₇₈₉")
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """`target` was computed from `source`, through nothing else that is drawn. `credit`: what goes back from the one to
+    the other, None where a cut, a held tensor or a constant stops it."""
+
+    source: Tensor
+    target: Tensor
+    credit: Array | None
+
+
+class Graph:
+    """`nodes` (tensors) in `columns` (their steps), the `edges` between them, and what several steps read, `shared`."""
+
+    def __init__(self, flow: Flow, steps: tuple[int, int] | None, everything: bool) -> None:
+        self.flow, tape = flow, flow.tape
+        order = tape.recorded()
+        leaves = [x for x in tape.leaves if x.requires_grad or x.name]
+        results = set(tape.results)
+        named = [t for t in order if t.name or t in results]
+        if everything or len(named) <= len(results):
+            named = order
+        edges = _edges(flow, order, {*leaves, *named})
+        readers = Counter((e.source, e.target.step) for e in edges)
+        often = Counter(x for x, _ in readers if x._operation is None)
+        self.shared = [x for x in leaves if often[x] > 1]
+        hidden = {*self.shared, *(x for x in (*leaves, *named) if not _within(x, steps))}
+        self.edges = [e for e in edges if e.source not in hidden and e.target not in hidden]
+        joined = {x for e in self.edges for x in (e.source, e.target)}
+        self.nodes = [x for x in (*leaves, *named) if x not in hidden and (x.step is not None or x in joined)]
+        self._scopes: dict[str, set[str]] = {}
+        for x in (*self.nodes, *self.shared):
+            self._scopes.setdefault(x.name or x.operation or "constant", set()).add(x.scope)
+        if not self.nodes:
+            raise ValueError(f"there is nothing to draw at steps {steps}: {tape!r}")
+        numbers = [t._number for t in order if t.step is not None]
+        self.columns: dict[float, list[Tensor]] = {}
+        for x in self.nodes:
+            self.columns.setdefault(_column(x, numbers[0] if numbers else None), []).append(x)
+        self.columns = dict(sorted(self.columns.items()))
+
+    def label(self, x: Tensor) -> str:
+        """The name of a tensor and its step, h₂; with its scope where that tells it from another."""
+        name = x.name or x.operation or "constant"
+        if x.scope and len(self._scopes[name]) > 1:
+            name = f"{x.scope}.{name}"
+        return name if x.step is None else name + str(x.step).translate(SUBSCRIPTS)
+
+    def gradient(self, x: Tensor) -> str:
+        """What is said of the gradient of a tensor: the number, of an array its norm, a dash for a constant."""
+        return short(self.flow[x]) if x.requires_grad else "—"
+
+
+def _column(x: Tensor, first: int | None) -> float:
+    """Where a tensor stands: at its step; what belongs to none, before the first step or after the last."""
+    if x.step is not None:
+        return x.step
+    return -math.inf if first is not None and (x._operation is None or x._number < first) else math.inf
+
+
+def _within(x: Tensor, steps: tuple[int, int] | None) -> bool:
+    return steps is None or x.step is None or steps[0] <= x.step <= steps[1]
+
+
+def _edges(flow: Flow, order: Sequence[Tensor], drawn: set[Tensor]) -> list[Edge]:
+    """Between what is drawn, through what is not; the credit of each by a pass from its target alone."""
+    found = []
+    for t in order:
+        if t not in drawn:
+            continue
+        behind, seen, sources = [t], {t}, dict[Tensor, None]()
+        for u in behind:  # the list grows as it is walked
+            for x in u._inputs:
+                if isinstance(x, Tensor) and x in drawn:
+                    sources[x] = None
+                elif isinstance(x, Tensor) and x._operation is not None and x not in seen:
+                    seen.add(x)
+                    behind.append(x)
+        behind.sort(key=lambda u: u._number)
+        arrived: dict[Tensor, Any] = {}
+        if (g := flow._arrived.get(t)) is not None:
+
+            def crosses(u: Tensor, i: int, seen: set[Tensor] = seen) -> bool:
+                return u in seen and (flow._crosses is None or flow._crosses(u, i))
+
+            arrived = sweep(list(behind), {t: np.array(g)}, crosses)
+        # What reads one step out of a stacked sequence was not computed from the others.
+        silent = [x for x in sources if x._requires and (x not in arrived or not arrived[x].any())]
+        seen_at_all = who_sees_whom(behind, [(t, (...,))], [(x, (...,)) for x in silent])
+        unread = {x for x, read in zip(silent, seen_at_all[0], strict=True) if not read}
+        found += [Edge(x, t, np.array(arrived[x]) if x in arrived else None) for x in sources if x not in unread]
+    return found
+
+
+def short(array: Any) -> str:
+    """A number with four digits; of an array the norm."""
+    value = look(np.asarray(array))
+    text = f"{value:.4g}" if np.iscomplexobj(value) else number(float(value), 4)
+    return text if np.size(array) == 1 else f"‖{text}‖"

@@ -1,0 +1,190 @@
+"""A graph on a page: where everything stands, and the SVG of it."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from .graph import Edge, Graph, short
+
+DECADES = 4  # how far below the largest credit an edge is still wider than a hairline
+BOX, GAP, LANE, HEIGHT, TOP = 92, 40, 62, 46, 34  # of boxes: width, space beside, from row to row, height, first row
+CREDIT, VALUE, CUT = "#d9721f", "#9aa5b1", "#c81e1e"
+STYLE = f"""
+text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
+.name {{ font-weight: 600; font-size: 13px }}
+.credit {{ fill: #b3500f }}
+.quiet {{ fill: #697586 }}
+.left {{ text-anchor: start }}
+.box {{ fill: #fff; stroke: #7b8794 }}
+.result {{ stroke: #1f2933; stroke-width: 2 }}
+.column {{ fill: #f3f5f7 }}
+.edge {{ fill: none; stroke: {CREDIT} }}
+.value {{ stroke: {VALUE}; stroke-width: 1; stroke-dasharray: 2 4 }}
+.cut {{ stroke: {CUT}; stroke-width: 2; stroke-dasharray: 6 4 }}
+"""
+HEAD = (
+    '<marker id="{}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="{}" markerHeight="{}" orient="auto" '
+    'markerUnits="userSpaceOnUse"><path d="M0 0 8 4 0 8z" fill="{}"/></marker>'
+)
+
+
+class Sheet:
+    """Where everything stands on the page."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        labels = [graph.label(x) for x in (*graph.nodes, *graph.shared)]
+        self.box = max(BOX, 14 + 8 * max(map(len, labels)))
+        lane, column = self._lanes(), {x: c for c, members in graph.columns.items() for x in members}
+        depth = dict.fromkeys(graph.nodes, 0)
+        for e in sorted(graph.edges, key=lambda e: e.target._number):
+            if column[e.source] == column[e.target]:
+                depth[e.target] = max(depth[e.target], depth[e.source] + 1)
+        rank: dict[Any, int] = {}  # how far to the right in its column: the same at every step
+        for x in graph.nodes:
+            key = lane[x], column[x] if math.isinf(column[x]) else None
+            rank[key] = max(rank.get(key, 0), depth[x])
+        self.rank = {x: rank[lane[x], column[x] if math.isinf(column[x]) else None] for x in graph.nodes}
+        self.column, self.left, self.right = column, dict[float, float](), dict[float, float]()
+        right = 8.0
+        for name, members in graph.columns.items():
+            self.left[name] = right
+            right += (1 + max(self.rank[x] for x in members)) * (self.box + GAP)
+            self.right[name] = right
+        self.width = right + 8
+        self.row = self._rows(lane, column)
+        self.bottom = TOP + LANE * (1 + max(self.row.values()))
+        self.rows = [x for x in graph.shared if x.requires_grad]
+        amounts = [np.linalg.norm(e.credit) for e in graph.edges if e.credit is not None]
+        self.largest = max((amount for amount in amounts if math.isfinite(amount)), default=0.0)
+
+    def _lanes(self) -> dict[Tensor, Any]:
+        """Equal names, and the same unnamed operations in the same order, share a lane."""
+        lane: dict[Tensor, Any] = {}
+        for members in self.graph.columns.values():
+            times = Counter[Any]()
+            for x in members:
+                kind = (x.scope, x.name or x.operation)
+                times[kind] += 1
+                lane[x] = (*kind, times[kind])
+        return lane
+
+    def _rows(self, lane: dict[Tensor, Any], column: dict[Tensor, float]) -> dict[Tensor, int]:
+        """A row for each lane of the steps; what stands before and after them, beside what it is connected with."""
+        nodes = sorted(self.graph.nodes, key=lambda x: (x._operation is None, x._number))
+        taken = {key: k for k, key in enumerate(dict.fromkeys(lane[x] for x in nodes if math.isfinite(column[x])))}
+        row = {x: taken[lane[x]] for x in nodes if lane[x] in taken}
+        used = {(column[x], self.rank[x], k) for x, k in row.items()}
+        beside: dict[Tensor, list[Tensor]] = {}
+        for e in self.graph.edges:
+            beside.setdefault(e.target, []).append(e.source)
+            beside.setdefault(e.source, []).append(e.target)
+        for x in nodes:
+            if x not in row:
+                near = [row[y] for y in beside.get(x, ()) if y in row]
+                free = (k for k in chain(near, count()) if (column[x], self.rank[x], k) not in used)
+                row[x] = next(free)
+                used.add((column[x], self.rank[x], row[x]))
+        return row
+
+    def place(self, x: Tensor) -> tuple[float, float]:
+        left = self.left[self.column[x]] + GAP / 2
+        return left + self.rank[x] * (self.box + GAP), TOP + LANE * self.row[x]
+
+    def svg(self) -> str:
+        parts = [*self._columns(), *map(self._edge, self.graph.edges), *map(self._node, self.graph.nodes)]
+        bottom = self.bottom + (24 + 22 * len(self.rows) if self.rows else 0)
+        parts += [*self._ledger(), *self._cuts(), *self._legend(bottom + 18)]
+        width, height = f"{self.width:.0f}", f"{bottom + 34:.0f}"
+        # a page that this stands in has its own rules: these hold within
+        style = "".join(f".unrolled {rule}\n" for rule in STYLE.strip().split("\n"))
+        heads = HEAD.format("credit", 11, 11, CREDIT) + HEAD.format("value", 7, 7, VALUE)
+        start = f'<svg xmlns="http://www.w3.org/2000/svg" class="unrolled" width="{width}" height="{height}" '
+        return "\n".join([
+            f'{start}viewBox="0 0 {width} {height}">', f"<style>\n{style}</style>", f"<defs>{heads}</defs>",
+            '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>", "",
+        ])  # fmt: skip
+
+    def _columns(self) -> Iterator[str]:
+        for column, left in self.left.items():
+            if math.isfinite(column):
+                right = self.right[column]
+                yield f'<rect class="column" x="{left + 2:.0f}" y="4" width="{right - left - 4:.0f}" rx="6" '
+                yield f'height="{self.bottom - 10:.0f}"/>'
+                yield f'<text class="quiet" x="{(left + right) / 2:.0f}" y="22">step {column:.0f}</text>'
+
+    def _edge(self, e: Edge) -> str:
+        """A path in the direction of what goes along it: credit back, or the value alone on."""
+        start, end = self.place(e.source), self.place(e.target)
+        ends = [(start[0] + self.box, start[1] + HEIGHT / 2), (end[0], end[1] + HEIGHT / 2)]
+        between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
+        if e.credit is None:
+            said, tip, look = "the value crosses, the credit does not", 6, 'class="edge value" marker-end="url(#value)"'
+        else:
+            ends.reverse()
+            share = self._share(float(np.linalg.norm(e.credit)))
+            said, tip, look = f"credit {short(e.credit)}", 9, f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}" '
+            look += f'opacity="{0.35 + 0.65 * share:.2f}" marker-end="url(#credit)"'
+        (x1, y1), (x2, y2) = ends
+        way = 1 if x2 > x1 else -1
+        bend = way * max(GAP * 0.8, abs(x2 - x1) / 3)
+        x2 -= way * tip  # the arrowhead goes on from here
+        path = f"M{x1:.0f} {y1:.0f}C{x1 + bend:.0f} {y1:.0f} {x2 - bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+        return f'<path d="{path}" {look}><title>{html.escape(f"{between}: {said}")}</title></path>'
+
+    def _share(self, amount: float) -> float:
+        """How strong an edge looks: 1 for the largest credit, 0 for what is smaller by so many decades, or nothing."""
+        if not math.isfinite(amount):
+            return 1.0
+        return max(1 + math.log10(amount / self.largest) / DECADES, 0.0) if amount else 0.0
+
+    def _node(self, t: Tensor) -> str:
+        x, y = self.place(t)
+        result = " result" if t in set(self.graph.flow.tape.results) else ""
+        lines = [("name", self.graph.label(t)), ("", short(t._array)), ("credit", self.graph.gradient(t))]
+        texts = [
+            f'<text class="{kind}" x="{x + self.box / 2:.0f}" y="{y + 15 + 13.5 * k:.1f}">{html.escape(text)}</text>'
+            for k, (kind, text) in enumerate(lines)
+        ]
+        shape = f'<rect class="box{result}" x="{x:.0f}" y="{y:.0f}" width="{self.box}" height="{HEIGHT}" rx="5"/>'
+        return f"<g>{shape}{''.join(texts)}<title>{html.escape(f'{t.label()}, shape {t.shape}')}</title></g>"
+
+    def _ledger(self) -> Iterator[str]:
+        """For each shared tensor, what the uses of each step give, and the gradient that they add up to."""
+        if self.rows:
+            yield f'<text class="quiet left" x="12" y="{self.bottom + 16:.0f}">What the uses of each step give</text>'
+        for k, x in enumerate(self.rows):
+            y = self.bottom + 38 + 22 * k
+            by_step, total = self.graph.flow.uses(x).totals(lambda use: use.step, short)
+            yield f'<text class="name left" x="12" y="{y:.0f}">{html.escape(self.graph.label(x))}</text>'
+            for step, left in self.left.items():
+                if math.isfinite(step):
+                    middle, text = (left + self.right[step]) / 2, by_step.get(step, "—")
+                    yield f'<text class="credit" x="{middle:.0f}" y="{y:.0f}">{text}</text>'
+            yield f'<text class="credit name" x="{self.width - 60:.0f}" y="{y:.0f}">= {short(total)}</text>'
+
+    def _cuts(self) -> list[str]:
+        return [
+            f'<line class="cut" x1="{self.left[after]:.0f}" x2="{self.left[after]:.0f}" y1="0" y2="{self.bottom:.0f}">'
+            "<title>cut: the value crosses, the credit does not</title></line>"
+            for before, after in self.graph.flow.cut
+            if before in self.left and after in self.left
+        ]
+
+    def _legend(self, y: float) -> list[str]:
+        entries = ['<path class="edge" stroke-width="4" d="M{} {}h30"/>', "credit goes back"]
+        entries += ['<path class="edge value" d="M{} {}h30"/>', "only the value goes on"]
+        entries += ['<path class="cut" d="M{} {}h30"/>', "cut"] if self.graph.flow.cut else []
+        parts, x = [], 12
+        for line, text in zip(entries[::2], entries[1::2], strict=True):
+            parts += [line.format(x, f"{y - 4:.0f}"), f'<text class="left" x="{x + 36}" y="{y:.0f}">{text}</text>']
+            x += 52 + 7 * len(text)
+        return [*parts, f'<text class="left credit" x="{x}" y="{y:.0f}">gradient, of arrays its ‖norm‖</text>']
