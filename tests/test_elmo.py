@@ -323,6 +323,20 @@ def test_a_replayed_frame_differs_from_the_frame_in_no_bit(kind, options):
     assert len(programs) == 2  # no batch was recorded anew
 
 
+def test_nothing_that_was_computed_while_a_replay_was_recorded_is_kept():
+    bilm = a_bilm()
+
+    def computed():
+        gc.collect()
+        return sum(isinstance(x, tg.Tensor) and x.operation is not None for x in gc.get_objects())
+
+    before = computed()
+    step = tg.replay(bilm.loss, wrt=bilm)
+    for frame in bilm.frames(BATCHES):
+        step(frame)
+    assert computed() == before
+
+
 def test_the_layers_of_a_frame_are_those_of_its_sentences_and_can_be_replayed():
     bilm, rng = a_bilm(), np.random.default_rng(1)
     frames = bilm.frames(BATCHES, shapes=1)

@@ -82,6 +82,7 @@ class Listing:
             unnamed = symbol == f"v{len(self.lines) + 1}"
             self.lines.append(Line(symbol, t._operation, arguments, t._options, t.step, unnamed))
         self.results = {name: self._symbols[y] for name, y in results.items()}
+        self._symbols.clear()  # its tensors hold every array that the recording computed
 
     def _symbol(self, t: Tensor, otherwise: str) -> str:
         """The name of a tensor as an identifier, with its scope and step, that no other tensor has."""
