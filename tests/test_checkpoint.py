@@ -521,3 +521,11 @@ def test_parts_without_a_name_are_refused_with_the_right_call(call, order, tmp_p
     with pytest.raises(TypeError, match=rf'tg\.{call.__name__}\("run\.npz", model=net, .*; got {kinds}$'):
         call(*arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_parts_that_were_saved_and_are_not_asked_for_come_with_the_way_to_leave_them_out(tmp_path):
+    tg.save(tmp_path / "run.npz", w=1.0, update=7)
+    with pytest.raises(ValueError, match=r"unknown update\. .*tg\.load\(path\)\[part\]"):
+        tg.load(tmp_path / "run.npz", w=0.0)
+    with pytest.raises(ValueError, match=r"missing v$"):
+        tg.load(tmp_path / "run.npz", w=0.0, update=0, v=0.0)

@@ -255,3 +255,13 @@ def test_dropout_is_the_identity_in_eval_and_keeps_float32():
 def test_layer_norm_refuses_another_width():
     with pytest.raises(ValueError, match="width 2"):
         nn.LayerNorm(2)(np.ones((2, 3)))
+
+
+def test_a_state_that_is_no_dict_is_refused_with_the_call_that_reads_a_file():
+    with pytest.raises(TypeError, match=r"got str; .*tg\.load\(path, model=net\)"):
+        tg.nn.Linear(1, 1, rng=0).load_state_dict("run.npz")
+
+
+def test_a_stack_of_a_bare_cell_is_told_to_be_a_list():
+    with pytest.raises(TypeError, match=r"Stack\(\[cell\]\), got RNNCell"):
+        tg.nn.Stack(tg.nn.RNNCell(1, 1, rng=0))

@@ -903,3 +903,9 @@ def test_a_tape_and_a_flow_tell_in_one_line_what_they_are():
     assert repr(tg.Tape(-w)) == "Tape(the result of negative: 1 operations; print it to read them)"
     h.backward()
     assert repr(tape).startswith("Tape(h at step 4: 3 operations") and repr(asked).endswith("(2, 4))")
+
+
+def test_a_state_jacobian_tells_in_one_line_what_it_is():
+    cell = tg.nn.LSTMCell(1, 2, rng=0)
+    found = tg.state_jacobian(cell, [1.0], cell.initial_state())
+    assert repr(found) == "StateJacobian(h, c: matrix (4, 4); print it to read its blocks)"

@@ -100,9 +100,9 @@ def load(path: FilePath, *unnamed: Any, **parts: Any) -> dict[str, Any]:
     >>> w.data = 9.0
     >>> load(path, w=w, state=(np.ones(2), 0.0), update=0)["state"], float(w)  # w is filled in place
     ((array([0., 0.]), 1.0), 0.5)
-    >>> load(path, w=w, state=(np.ones(3), 0.0))  # doctest: +ELLIPSIS
+    >>> load(path, w=w, state=(np.ones(3), 0.0), update=0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: ...run.npz does not fit: state/0: needs (3,) float64, got (2,) float64; unknown update
+    ValueError: ...run.npz does not fit: state/0: needs (3,) float64, got (2,) float64
     """
     _check_call("load", path, unnamed)
     entries = _read(path)
@@ -121,7 +121,8 @@ def load(path: FilePath, *unnamed: Any, **parts: Any) -> dict[str, Any]:
         loaded = {part: _taken(part, value, entries, faults) for part, value in parts.items()}
         faults += [f"unknown {name}" for name in entries]
         if faults:
-            raise ValueError(f"{os.fspath(path)} does not fit: {'; '.join(faults)}")
+            hint = ". Parts that are not wanted: tg.load(path)[part] takes one alone" if entries else ""
+            raise ValueError(f"{os.fspath(path)} does not fit: {'; '.join(faults)}{hint}")
     except BaseException:
         for part, value in parts.items():
             _taken(part, value, before[part], [])

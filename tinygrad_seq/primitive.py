@@ -102,7 +102,7 @@ def primitive(
             array = forward(*arrays, **options)
         except (ValueError, TypeError, IndexError) as error:
             told = [("", a) for a in arrays] + [(f"{key}=", value) for key, value in options.items()]
-            given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else repr(a)) for key, a in told]
+            given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else f"{a!r:.80}") for key, a in told]
             kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
             raise kind(f"{name}({', '.join(given)}): {error}{renamed(error)}") from None
         if not tensors:

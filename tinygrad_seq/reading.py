@@ -110,6 +110,9 @@ class StateJacobian(Mapping[tuple[str, str], Array]):
         heads = ("", *(f"∂{old} before" for old in self.names))
         return Table(heads, rows, title, precision=digits(precision, not ones))
 
+    def __repr__(self) -> str:
+        return f"StateJacobian({', '.join(self.names)}: matrix {self.matrix.shape}; print it to read its blocks)"
+
     def __str__(self) -> str:
         return str(self.table())
 

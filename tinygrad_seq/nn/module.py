@@ -90,6 +90,11 @@ class Module:
     def load_state_dict(self, arrays: Mapping[str, Any]) -> None:
         """Rebind every tensor to these values. Strict: the same names, shapes and dtypes, or ValueError naming each
         difference, and nothing is changed."""
+        if not isinstance(arrays, Mapping):
+            raise TypeError(
+                f"load_state_dict takes a dict of arrays by path, got {type(arrays).__name__}; of a file of tg.save, "
+                "tg.load(path, model=net) fills a module"
+            )
         mine = self.tensors()
         faults = [f"missing {path}" for path in mine if path not in arrays]
         faults += [f"unknown {path}" for path in arrays if path not in mine]

@@ -58,6 +58,8 @@ class Stack(Module):
         residual: bool = False,
         rng: Any = None,
     ) -> None:
+        if not isinstance(cells, (tuple, list)):
+            raise TypeError(f"a stack takes a list of layers, Stack([cell]), got {type(cells).__name__}")
         self.cells = [list(layer) if isinstance(layer, (tuple, list)) else [layer] for layer in cells]
         if not self.cells or not all(len(layer) in (1, 2) for layer in self.cells):
             raise ValueError("a stack needs at least one layer, and one or two cells (directions) in each")
