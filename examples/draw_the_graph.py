@@ -1,7 +1,7 @@
 """The unrolled graph, drawn: where values go, and where credit comes back.
 
     python examples/draw_the_graph.py                   the questions, and what the drawings say to them
-    python examples/draw_the_graph.py --into DIRECTORY  the drawings, as SVG: open them in a browser
+    python examples/draw_the_graph.py --into DIRECTORY  the drawings as SVG, and a page to explore: open it in a browser
 
 One LSTM of one unit over four steps, its loss at the last. Each drawing is another question to the same recorded
 graph: the whole gradient; truncated after step 2; along the cell alone, with h held fixed.
@@ -46,12 +46,11 @@ def main():
         rows.append((question, *between_steps(drawing), flow[tape.find("c", 1)].item()))
         if options.into:
             options.into.mkdir(parents=True, exist_ok=True)
-            path = options.into / f"{question.replace(' ', '_')}.svg"
-            drawing.save(path)
-            print(f"wrote {path}")
-    print(
-        f"An LSTM of one unit over 4 steps: {len(tape)} operations, of which {len(drawing.nodes)} tensors have names."
-    )
+            drawing.save(options.into / f"{question.replace(' ', '_')}.svg")
+    if options.into:
+        tg.explore(tape, hold="h").save(options.into / "explore.html")
+        print(f"wrote {', '.join(sorted(path.name for path in options.into.iterdir()))} into {options.into}\n")
+    print(f"An LSTM of one unit over 4 steps: {len(tape)} operations; {len(drawing.nodes)} tensors have names.")
     print("The same values cross from step to step in all three drawings; the credit does not.\n")
     columns = ("question", "edges with credit", "value only", "credit by", "gradient of c at step 1")
     print(tg.Table(columns, rows, "From one step to the next", precision=4))

@@ -165,3 +165,13 @@ def test_many_workers_trains_through_a_killed_worker_or_names_the_extra_that_it_
         assert "their gradients add up to the whole batch's" in result.stdout
         assert "a worker was killed, its shard computed by another" in result.stdout
         assert "times as fast as one" in result.stdout
+
+
+# --- drawings
+
+
+def test_the_drawings_and_the_page_are_written_where_they_are_wanted(run, tmp_path):
+    assert "explore.html, the_whole_gradient.svg, truncated_after_step_2.svg into new" in run(
+        "draw_the_graph", "--into", "new"
+    )
+    assert (tmp_path / "new" / "along_the_cell_alone.svg").read_text("utf-8").startswith("<svg")

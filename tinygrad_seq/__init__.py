@@ -20,7 +20,7 @@ from .ops import (
 from .primitive import Part, enable_grad, no_grad, primitive, scope, step
 from .reading import Flow, Tape, hvp, jacobian, state_jacobian
 from .replay import Program, Replay, replay
-from .see import Drawing, draw
+from .see import Drawing, Page, draw, explore
 from .table import Matrix, Table
 from .tape import TapeReleasedError, grad
 from .tensor import Tensor
@@ -29,13 +29,13 @@ concatenate = concat
 
 __version__ = "0.1.0"
 __all__ = [
-    "Drawing", "Flow", "Matrix", "Part", "Program", "Replay", "Table", "Tape", "TapeReleasedError", "Tensor",
-    "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat", "concatenate", "cos", "cumsum",
-    "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad", "exp", "expand_dims", "expm1",
-    "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log", "log1p", "log_softmax", "logsigmoid",
-    "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "nn", "no_grad",
-    "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay", "reshape", "save", "scope",
-    "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack",
-    "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh", "testing", "transpose", "var",
-    "where",
+    "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Replay", "Table", "Tape", "TapeReleasedError",
+    "Tensor", "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat", "concatenate", "cos",
+    "cumsum", "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad", "exp", "expand_dims",
+    "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log", "log1p",
+    "log_softmax", "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
+    "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay",
+    "reshape", "save", "scope", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt", "square",
+    "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh", "testing",
+    "transpose", "var", "where",
 ]  # fmt: skip

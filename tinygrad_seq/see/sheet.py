@@ -28,12 +28,10 @@ text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
 .column {{ fill: #f3f5f7 }}
 .edge {{ fill: none; stroke: {CREDIT} }}
 .value {{ stroke: {VALUE}; stroke-width: 1; stroke-dasharray: 2 4 }}
+.head {{ fill: {CREDIT} }}
+.value-head {{ fill: {VALUE} }}
 .cut {{ stroke: {CUT}; stroke-width: 2; stroke-dasharray: 6 4 }}
 """
-HEAD = (
-    '<marker id="{}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="{}" markerHeight="{}" orient="auto" '
-    'markerUnits="userSpaceOnUse"><path d="M0 0 8 4 0 8z" fill="{}"/></marker>'
-)
 
 
 class Sheet:
@@ -106,10 +104,9 @@ class Sheet:
         width, height = f"{self.width:.0f}", f"{bottom + 34:.0f}"
         # a page that this stands in has its own rules: these hold within
         style = "".join(f".unrolled {rule}\n" for rule in STYLE.strip().split("\n"))
-        heads = HEAD.format("credit", 11, 11, CREDIT) + HEAD.format("value", 7, 7, VALUE)
         start = f'<svg xmlns="http://www.w3.org/2000/svg" class="unrolled" width="{width}" height="{height}" '
         return "\n".join([
-            f'{start}viewBox="0 0 {width} {height}">', f"<style>\n{style}</style>", f"<defs>{heads}</defs>",
+            f'{start}viewBox="0 0 {width} {height}">', f"<style>\n{style}</style>",
             '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>", "",
         ])  # fmt: skip
 
@@ -127,18 +124,22 @@ class Sheet:
         ends = [(start[0] + self.box, start[1] + HEIGHT / 2), (end[0], end[1] + HEIGHT / 2)]
         between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
         if e.credit is None:
-            said, tip, look = "the value crosses, the credit does not", 6, 'class="edge value" marker-end="url(#value)"'
+            said, tip, look = "the value crosses, the credit does not", 6, 'class="edge value"'
+            head = 'class="value-head"'
         else:
             ends.reverse()
             share = self._share(float(np.linalg.norm(e.credit)))
-            said, tip, look = f"credit {short(e.credit)}", 9, f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}" '
-            look += f'opacity="{0.35 + 0.65 * share:.2f}" marker-end="url(#credit)"'
+            said, tip, look = f"credit {short(e.credit)}", 9, f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}"'
+            head = f'class="head" opacity="{0.35 + 0.65 * share:.2f}"'
+            look += f' opacity="{0.35 + 0.65 * share:.2f}"'
         (x1, y1), (x2, y2) = ends
         way = 1 if x2 > x1 else -1
         bend = way * max(GAP * 0.8, abs(x2 - x1) / 3)
-        x2 -= way * tip  # the arrowhead goes on from here
-        path = f"M{x1:.0f} {y1:.0f}C{x1 + bend:.0f} {y1:.0f} {x2 - bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-        return f'<path d="{path}" {look}><title>{html.escape(f"{between}: {said}")}</title></path>'
+        x3 = x2 - way * tip  # from here on the arrowhead
+        path = f"M{x1:.0f} {y1:.0f}C{x1 + bend:.0f} {y1:.0f} {x3 - bend:.0f} {y2:.0f} {x3:.0f} {y2:.0f}"
+        arrow = f"M{x2:.0f} {y2:.0f}L{x3 - way:.0f} {y2 - tip / 1.8:.1f}V{y2 + tip / 1.8:.1f}z"
+        title = f"<title>{html.escape(f'{between}: {said}')}</title>"
+        return f'<g><path d="{path}" {look}/><path d="{arrow}" {head}/>{title}</g>'
 
     def _share(self, amount: float) -> float:
         """How strong an edge looks: 1 for the largest credit, 0 for what is smaller by so many decades, or nothing."""
