@@ -37,8 +37,7 @@ def text_of(words, sentences, tokens, rng):
     return [[vocabulary[k] for k in row] for row in drawn], vocabulary
 
 
-def build(size, rng):
-    width, hidden, words, sentences, tokens = SIZES[size]
+def build(width, hidden, words, sentences, tokens, rng):
     text, vocabulary = text_of(words, sentences, tokens, rng)
     encoder = tg.nn.CharEncoder(width, rng=rng, dtype=np.float32)
     bilm = tg.nn.BiLM(
@@ -87,19 +86,21 @@ def bare(shapes, rng):
 
 
 def contestants(size, rng):
-    bilm, text = build(size, rng)
-    other, _ = build(size, rng)
+    bilm, text = build(*SIZES[size], rng)
+    other, _ = build(*SIZES[size], rng)
     adam, elmo = tg.optim.Adam(bilm.parameters(), 1e-3), tg.nn.Elmo(other)
+    replayed, (frame,) = tg.replay(bilm.loss, wrt=bilm), bilm.frames([text])
 
-    def pretraining():
+    def pretraining(gradients):
         adam.zero_grad()
-        bilm.loss(text).backward()
+        gradients()
         tg.optim.clip_grad_norm(adam.parameters, 5.0)
         adam.step()
 
     return {
         "bare products": bare(products(bilm, text), rng),
-        "pretraining step": pretraining,
+        "pretraining step": lambda: pretraining(lambda: bilm.loss(text).backward()),
+        "the same, replayed": lambda: pretraining(lambda: replayed(frame)),
         "frozen features": lambda: elmo(text),
     }, sum(map(len, text))
 
@@ -129,7 +130,7 @@ def peak(run):
 
 
 def memory(rng):
-    bilm, _ = build("medium", rng)
+    bilm, _ = build(*SIZES["medium"], rng)
     vocabulary = [word for word in bilm.vocabulary.entries if isinstance(word, str)]
     print("\nPeak memory of a pretraining step, medium, 16 sentences")
     for tokens in (10, 20, 40, 80):

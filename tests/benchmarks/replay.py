@@ -1,12 +1,14 @@
-"""Replay of a GRU, of a two-layer bidirectional LSTM over lengths, and what a replay costs to record and to keep.
+"""Replay of a GRU, a bidirectional LSTM over lengths and a biLM's loss, and what it costs to record and to keep.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python tests/benchmarks/replay.py
 
-Against `planned_floor`, hand-written NumPy whose buffers and views are all made ahead (see there). For the plain LSTM
-and other frameworks see lstm.py. Times are medians of interleaved runs in float32; ratios are taken round by round.
+Against `planned_floor`, hand-written NumPy whose buffers and views are all made ahead (see there), and the biLM against
+the bare products of its network (see elmo.py). For the plain LSTM and other frameworks see lstm.py. Times are medians
+of interleaved runs in float32; ratios are taken round by round.
 """
 
 import argparse
+import inspect
 import os
 import statistics
 import time
@@ -15,9 +17,10 @@ import tracemalloc
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+import elmo
+import lstm as plain
 import numpy as np
 import planned_floor
-from lstm import SIZES
 
 import tinygrad_seq as tg
 
@@ -64,6 +67,15 @@ def lstm(T, B, m, d, draw):
     return net, loss_of, (xs, h0, c0, cotangent), floor
 
 
+def bilm(width, hidden, words, sentences, tokens, draw):
+    rng = np.random.default_rng(0)
+    net, text = elmo.build(width, hidden, words, sentences, tokens, rng)
+    return net, net.loss, tuple(net.frames([text])), elmo.bare(elmo.products(net, text), rng)
+
+
+NETWORKS = {lstm: plain.SIZES, gru: plain.SIZES, bilstm: plain.SIZES, bilm: elmo.SIZES}
+
+
 def peak(run) -> float:
     """The most memory that NumPy and Python hold at once during a run, in megabytes, beyond what was held before."""
     tracemalloc.start()
@@ -76,13 +88,13 @@ def peak(run) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small", "medium", "large"])
+    parser.add_argument("--sizes", nargs="+", choices=plain.SIZES, default=list(elmo.SIZES))
     parser.add_argument("--seconds", type=float, default=6.0, help="for each network and size")
     options = parser.parse_args()
-    for make in (lstm, gru, bilstm):
-        for size in options.sizes:
-            net, loss_of, arguments, floor = make(*SIZES[size], drawn(np.random.default_rng(0)))
-            constants = [tg.Tensor(x) for x in arguments]
+    for make, sizes in NETWORKS.items():
+        for size in filter(sizes.__contains__, options.sizes):
+            net, loss_of, arguments, floor = make(*sizes[size], drawn(np.random.default_rng(0)))
+            constants = [tg.Tensor(x) if isinstance(x, np.ndarray) else x for x in arguments]
 
             def eager(net=net, loss_of=loss_of, constants=constants):
                 net.zero_grad()
@@ -96,12 +108,12 @@ def main() -> None:
             step(*arguments)
             recording = time.perf_counter() - start
             contestants = {
-                "floor, planned": floor,
+                "floor": floor,
                 "eager": eager,
                 "replay": lambda net=net, step=step, arguments=arguments: (net.zero_grad(), step(*arguments))[1],
                 "stacked": lambda net=net, step=stacked, arguments=arguments: (net.zero_grad(), step(*arguments))[1],
             }
-            losses = [float(run()) for run in contestants.values()]
+            losses = [float(loss) for run in contestants.values() if (loss := run()) is not None]
             assert np.allclose(losses, losses[0], rtol=1e-3, atol=1e-2), losses
             times: dict[str, list[float]] = {name: [] for name in contestants}
             end = time.perf_counter() + options.seconds
@@ -110,12 +122,13 @@ def main() -> None:
                     start = time.perf_counter()
                     run()
                     times[name].append(time.perf_counter() - start)
-            print(f"\n{make.__name__}, {size}: T, B, m, d = {SIZES[size]}")
+            *letters, _ = inspect.signature(make).parameters
+            print(f"\n{make.__name__}, {size}: {', '.join(letters)} = {sizes[size]}")
             print(f"{'':16} {'median':>10} {'/ floor':>8} {'/ eager':>8} {'peak':>10}")
             for name, run in contestants.items():
                 over = [
                     statistics.median(a / b for a, b in zip(times[name], times[other], strict=True))
-                    for other in ("floor, planned", "eager")
+                    for other in ("floor", "eager")
                 ]
                 median = statistics.median(times[name]) * 1e6
                 print(f"{name:16} {median:7.0f} µs {over[0]:8.2f} {over[1]:8.2f} {peak(run):7.2f} MB")
