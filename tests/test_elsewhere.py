@@ -1,4 +1,4 @@
-"""What is said to whoever brings names and options along from PyTorch: the answer is there, and what it names exists."""
+"""What is said to whoever brings names and options along from PyTorch: an answer, and what it names exists."""
 
 import copy
 import pickle

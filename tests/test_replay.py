@@ -223,6 +223,29 @@ def test_numbers_and_structures_among_the_arguments_are_part_of_the_signature():
         step({"x": ({1},), "y": np.zeros(3)}, 1.0)
 
 
+def test_a_step_is_called_by_name_as_well():
+    w = tg.Tensor(2.0, requires_grad=True, name="w")
+    calls = []
+
+    def function(x, *, shift, scale=1.0):
+        calls.append((x.name, shift.name))
+        return (w * x * scale).sum() + shift
+
+    step = tg.replay(function)
+    assert float(step(np.ones(3), shift=np.array(1.0))) == 7.0
+    assert float(step(np.full(3, 2.0), shift=np.array(2.0))) == 14.0  # replayed
+    assert float(step(x=np.ones(3), shift=np.array(1.0), scale=0.5)) == 4.0
+    assert calls == [("x", "shift")] * 2
+    with pytest.raises(TypeError, match="shift"):
+        step(np.ones(3))
+
+
+def test_minus_nothing_is_another_number():
+    w = tg.Tensor(2.0, requires_grad=True)
+    step = tg.replay(lambda x, s: w * x * s)
+    assert [np.signbit(step(np.array(1.0), s).data) for s in (0.0, -0.0)] == [False, True]
+
+
 def test_integer_inputs_are_read_anew():
     table = tg.Tensor(np.arange(12.0).reshape(4, 3), requires_grad=True)
 

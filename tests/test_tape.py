@@ -495,6 +495,23 @@ def test_a_rule_of_the_wrong_shape_is_named() -> None:
     assert x.grad is None
 
 
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (lambda g, y, x: None, "'NoneType' object has no attribute 'shape'"),
+        (lambda g, y, x: 2.0, "'float' object has no attribute 'shape'"),
+        (lambda g, y, x: (g,), "'tuple' object has no attribute 'shape'"),
+        (lambda g, y: g, "takes 2 positional arguments but 3 were given"),
+    ],
+)
+def test_a_rule_that_is_no_rule_is_named_with_what_a_rule_is(rule: Any, said: str, graph: bool) -> None:
+    wrong = tg.primitive(lambda x: x * 1.0, rule, name="wrong")
+    y = wrong(scalar(1.0, "x")).named("y")
+    with pytest.raises(TypeError, match=rf"backward at y: .*{said} \(rules take g, y, inputs; they return arrays\)"):
+        tg.grad(y, list(tg.Tape(y).leaves), create_graph=graph)
+
+
 def test_a_complex_gradient_for_a_real_tensor_is_refused() -> None:
     x = scalar(1.0, "x")
     with pytest.raises(TypeError, match="multiply sends a complex gradient to x"):

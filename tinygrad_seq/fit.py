@@ -25,7 +25,14 @@ from .tensor import Tensor
 
 
 class Training(NamedTuple):
-    """What a run came to."""
+    """What a run came to.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(1.0, requires_grad=True)
+    >>> run = tg.fit(lambda x: w * x, [2.0, 4.0], tg.optim.SGD([w], lr=0.5), evaluate=w.item, every=1)
+    >>> run.updates, run.losses, run.evaluations, run.interrupted
+    (2, [2.0, 0.0], [(1, 0.0), (2, -2.0)], False)
+    """
 
     updates: int
     """Made in all, those before a resumption included."""

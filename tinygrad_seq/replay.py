@@ -37,7 +37,23 @@ CHANGING = (
 
 
 class Program:
-    """One recorded step: the calls that run it in planned buffers. Printed, it is NumPy code."""
+    """One recorded step: the calls that run it in planned buffers. Printed, it is NumPy code.
+
+    `parameters`: the tensors whose gradients it computes, in the order in which the code takes and returns them.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
+    >>> step = tg.replay(lambda x: (w * x) ** 2)
+    >>> loss = step(np.array(2.0))
+    >>> print(step.program.source().partition("def ")[2])
+    step(x, w):
+        v1 = w * x
+        loss = np.square(v1)
+        g_v1 = constant * (2 * v1)
+        g_w = g_v1 * x
+        return loss, g_w
+    <BLANKLINE>
+    """
 
     def __init__(
         self,
@@ -89,7 +105,16 @@ class Program:
 
 
 class Replay:
-    """A training step that is recorded at its first call and replayed afterwards; made by `tg.replay`."""
+    """A training step that is recorded at its first call and replayed afterwards; made by `tg.replay`.
+
+    It is called as the function is, by position or by name. `program` is what ran last.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
+    >>> step = tg.replay(lambda x, scale=1.0: scale * w * x)
+    >>> float(step(np.array(2.0))), float(step(x=np.array(2.0), scale=0.5))
+    (6.0, 3.0)
+    """
 
     def __init__(self, function: Callable[..., Any], wrt: Any, stack_steps: bool, programs: int) -> None:
         if not callable(function) or programs < 1:
@@ -100,9 +125,9 @@ class Replay:
         self._warned = False
         self._lock = threading.RLock()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         arrays: list[Any] = []
-        signature = flattened(arguments, arrays)
+        signature = flattened((arguments, options), arrays)
         if any(isinstance(x, Tensor) and x.requires_grad for x in arrays):
             raise ValueError("a replayed step takes arrays and constants; detach a carried state: tg.detach(state)")
         with self._lock:
@@ -137,15 +162,16 @@ class _Recording:
         self, function: Callable[..., Any], signature: Any, arrays: list[Any], wrt: Any, stack_steps: bool
     ) -> None:
         inputs = [Tensor(x._array if isinstance(x, Tensor) else x) for x in arrays]
-        arguments = rebuilt(signature, iter(inputs))
-        for name, argument in zip(_parameter_names(function, len(arguments)), arguments, strict=True):
+        arguments, options = rebuilt(signature, iter(inputs))
+        names = [*_parameter_names(function, len(arguments)), *options]
+        for name, argument in zip(names, (*arguments, *options.values()), strict=True):
             parts: list[Tensor] = []
             flattened(argument, parts)
             for k, x in enumerate(parts, start=1):
                 x.named(name if len(parts) == 1 else f"{name}_{k}")
         self._watch = Watch(function, wrt)
         with Recording(lambda context: context._replace(recording=True, tracing=True)):
-            loss, extras = _loss_and_extras(function(*arguments))
+            loss, extras = _loss_and_extras(function(*arguments, **options))
             leaves: list[Any] = []
             self._extras = flattened(extras, leaves)
             if wrt is None:

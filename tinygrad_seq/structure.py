@@ -48,7 +48,7 @@ def flattened(value: Any, leaves: list[Any]) -> Any:
     if isinstance(value, dict):
         return dict, tuple((key, flattened(part, leaves)) for key, part in value.items())
     if value is None or isinstance(value, (bool, int, float, str)):
-        return "constant", type(value), value
+        return "constant", type(value), value, str(value)  # -0.0 equals 0.0, and is another number
     raise TypeError(
         "expected arrays, tensors, numbers, texts, None, or tuples, lists and dicts of them, got "
         f"{type(value).__name__}"

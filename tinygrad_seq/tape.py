@@ -76,45 +76,48 @@ def sweep(
             arrived[x] = assemble(*values, indices=[part.index for part in waiting], shape=x.shape)
         return arrived.get(x)
 
-    while order:
-        t = order.pop()
-        g = gathered(t) if parts else arrived.pop(t, None) if release else arrived.get(t)
-        if g is not None:
-            operation, inputs, options = t._operation, t._inputs, t._options
-            needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
-            y: Any = t if graph else t._array
-            values = unchanged_inputs(t) if graph else t._arrays
-            if graph:
-                CONTEXT.set(t._where._replace(recording=True, tracing=CONTEXT.get().tracing))
-            rules = operation.rules if operation.every is None else operation.every(g, y, *values, **options)
-            for i in needs:
-                c = rules[i](g, y, *values, **options) if operation.every is None else rules[i]
-                x = inputs[i]
-                array = x._array
-                old: Any = arrived.get(x)
-                if type(c) is Part:
-                    if graph:
-                        parts.setdefault(x, [] if old is None else [Part(old, (...,))]).append(c)
+    try:
+        while order:
+            t = order.pop()
+            g = gathered(t) if parts else arrived.pop(t, None) if release else arrived.get(t)
+            if g is not None:
+                operation, inputs, options = t._operation, t._inputs, t._options
+                needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
+                y: Any = t if graph else t._array
+                values = unchanged_inputs(t) if graph else t._arrays
+                if graph:
+                    CONTEXT.set(t._where._replace(recording=True, tracing=CONTEXT.get().tracing))
+                rules = operation.rules if operation.every is None else operation.every(g, y, *values, **options)
+                for i in needs:
+                    c = rules[i](g, y, *values, **options) if operation.every is None else rules[i]
+                    x = inputs[i]
+                    array = x._array
+                    old: Any = arrived.get(x)
+                    if type(c) is Part:
+                        if graph:
+                            parts.setdefault(x, [] if old is None else [Part(old, (...,))]).append(c)
+                            continue
+                        if not whole.get(x):
+                            fresh = np.zeros(array.shape, array.dtype)
+                            arrived[x] = old = fresh if old is None else np.add(fresh, old, fresh)
+                            whole[x] = True
+                        place = old[c.index]
+                        np.add(place, c.value, place)
                         continue
-                    if not whole.get(x):
-                        fresh = np.zeros(array.shape, array.dtype)
-                        arrived[x] = old = fresh if old is None else np.add(fresh, old, fresh)
-                        whole[x] = True
-                    place = old[c.index]
-                    np.add(place, c.value, place)
-                    continue
-                if c.shape != array.shape or c.dtype is not array.dtype:
-                    c = fitted(c, x, t)
-                if old is None and (not parts or x not in parts):
-                    arrived[x] = c
-                elif x in whole:
-                    np.add(old, c, old)
-                else:
-                    arrived[x] = total = gathered(x) + c
-                    if type(total) is np.ndarray:
-                        whole[x] = False
-        if release:
-            t._inputs = t._arrays = None
+                    if c.shape != array.shape or c.dtype is not array.dtype:
+                        c = fitted(c, x, t)
+                    if old is None and (not parts or x not in parts):
+                        arrived[x] = c
+                    elif x in whole:
+                        np.add(old, c, old)
+                    else:
+                        arrived[x] = total = gathered(x) + c
+                        if type(total) is np.ndarray:
+                            whole[x] = False
+            if release:
+                t._inputs = t._arrays = None
+    except (AttributeError, TypeError) as error:
+        raise TypeError(f"backward at {t.label()}: {error} (rules take g, y, inputs; they return arrays)") from error
     for x in list(parts):
         gathered(x)
     return arrived
@@ -124,10 +127,7 @@ def unchanged_inputs(t: Tensor) -> tuple[Any, ...]:
     """The inputs of t, to be differentiated again: only if they still hold what t was computed from."""
     for x, array in zip(t._inputs, t._arrays, strict=True):
         if isinstance(x, Tensor) and x._array is not array:
-            raise RuntimeError(
-                f"{x.label()} was given new data after {t.label()} was computed from it; create_graph=True would "
-                "differentiate at the new value. Take gradients first, then rebind"
-            )
+            raise RuntimeError(f"{x.label()} was given new data after {t.label()} was computed: take gradients before")
     return tuple(t._inputs)
 
 

@@ -23,6 +23,13 @@ class Drawing(Graph):
 
     `svg()`, `mermaid()` and `dot()` are texts; `save(path)` writes the one that the suffix names (.svg, .mmd, .dot).
     In a notebook it shows itself.
+
+    >>> import tinygrad_seq as tg
+    >>> x, k = tg.Tensor(2.0, requires_grad=True, name="x"), tg.Tensor(3.0, name="k")
+    >>> for edge in tg.draw((k * x).named("y")).edges:
+    ...     print(edge.source.name, edge.target.name, edge.credit)
+    k y None
+    x y 3.0
     """
 
     def svg(self) -> str:

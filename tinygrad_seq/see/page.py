@@ -44,7 +44,11 @@ show();
 
 
 class Page:
-    """A self-contained HTML page; `save(path)` writes it. Made by `tg.explore`."""
+    """A self-contained HTML page; `save(path)` writes it. Made by `tg.explore`.
+
+    >>> Page("<!doctype html>").html()
+    '<!doctype html>'
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
