@@ -337,25 +337,28 @@ def test_nothing_that_was_computed_while_a_replay_was_recorded_is_kept():
     assert computed() == before
 
 
-def test_the_layers_of_a_frame_are_those_of_its_sentences_and_can_be_replayed():
-    bilm, rng = a_bilm(), np.random.default_rng(1)
-    frames = bilm.frames(BATCHES, shapes=1)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_task_reads_a_frame_as_its_sentences_and_can_be_replayed(frozen):
+    elmo, rng = tg.nn.Elmo(a_bilm(), layer_norm=True, frozen=frozen), np.random.default_rng(1)
+    if frozen:
+        elmo.remember([["we"]])
 
     def loss_of(frame, cotangent):
-        return (bilm.layers(frame) * cotangent).sum()
+        return (elmo(frame)[0] * cotangent).sum()
 
-    step = tg.replay(loss_of, wrt=bilm)
-    for batch, frame in zip(BATCHES, frames, strict=True):
-        padded, right = bilm.layers(frame).data, bilm.layers(batch).data
-        _, T, B, _ = right.shape
-        np.testing.assert_allclose(padded[:, :T, :B], right, rtol=0, atol=1e-12)
-        assert not padded[:, T:].any() and not padded[:, :, B:].any()
-        cotangent = rng.standard_normal(padded.shape)
-        bilm.zero_grad()
-        loss = step(frame, cotangent)
-        expected = tg.grad(loss_of(frame, cotangent), bilm.encoder.parameters())
-        assert loss.item() == loss_of(frame, cotangent).item()
-        for x, g in zip(bilm.encoder.parameters(), expected, strict=True):
+    step = tg.replay(loss_of, wrt=elmo)
+    for batch, frame in zip(BATCHES, elmo.bilm.frames(BATCHES, shapes=1), strict=True):
+        for function in (elmo.bilm.layers, lambda batch: elmo(batch)[0][None]):
+            padded, right = function(frame).data, function(batch).data
+            _, T, B, _ = right.shape
+            np.testing.assert_allclose(padded[:, :T, :B], right, rtol=0, atol=1e-12)
+            assert not padded[:, T:].any() and not padded[:, :, B:].any()
+        cotangent = rng.standard_normal(padded.shape[1:])
+        elmo.zero_grad()
+        loss, right = step(frame, cotangent), loss_of(frame, cotangent)
+        assert loss.data.tobytes() == right.data.tobytes()
+        read = [x for path, x in elmo.named_parameters().items() if "softmax" not in path]
+        for x, g in zip(read, tg.grad(right, read), strict=True):
             assert x.grad.tobytes() == g.tobytes()
 
 
@@ -914,3 +917,14 @@ def test_the_example_tells_a_keyword_from_a_word_where_the_sentence_does():
     found, mix = elmo.out_of_fold(lambda x: x, [told] * elmo.FOLDS, occurrences, fold)
     assert found > 0.95 and mix.weights.data[1] > mix.weights.data[0]
     assert elmo.out_of_fold(lambda x: x, [untold] * elmo.FOLDS, occurrences, fold)[0] < 0.75
+
+
+def test_the_example_learns_the_same_to_the_last_bit_with_and_without_replay(capsys):
+    elmo = example("elmo")
+    text = [sentence.words for sentence in elmo.read_manual()[:40]]
+    (replayed, _), (unrolled, _) = (elmo.pretrain(text, seed=1, epochs=2, replay=replay) for replay in (True, False))
+    again, once = replayed.state_dict(), unrolled.state_dict()
+    assert all(again[path].tobytes() == once[path].tobytes() for path in once)
+    first, second = capsys.readouterr().out.split("pretraining 1: ")[1:]
+    assert re.findall("perplexity +[0-9.]+", first) == re.findall("perplexity +[0-9.]+", second)
+    assert "times as fast" in first and "times as fast" not in second

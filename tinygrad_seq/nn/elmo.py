@@ -634,12 +634,14 @@ class ScalarMix(Module):
         layers = tensor(layers)
         if layers.ndim < 2 or len(layers) != self.n:
             raise ValueError(f"this mix takes {self.n} layers, shape ({self.n}, T, ..., d), got {layers.shape}")
-        if real is not None and np.shape(real) != layers.shape[1:-1]:
-            raise ValueError(f"real needs the shape {layers.shape[1:-1]} of the positions, got {np.shape(real)}")
+        if real is not None:
+            real = real if isinstance(real, Tensor) else np.asarray(real, bool)
+            if real.shape != layers.shape[1:-1]:
+                raise ValueError(f"real needs the shape {layers.shape[1:-1]} of the positions, got {real.shape}")
         if len(self.use) < self.n:
             layers = layers[np.array(self.use)]
         if real is not None:
-            real = np.asarray(real, bool)[..., None]
+            real = real[..., None]
             layers = where(real, layers, 0.0)
         if self.layer_norm:
             layers = normalised(layers, real)
@@ -666,7 +668,7 @@ def normalised(layers: Tensor, real: Any, eps: float = 1e-12) -> Tensor:
     """(n, T, ..., d), each layer of each sentence at mean 0 and variance 1 over the entries of its real positions;
     padding, which must be 0, does not count."""
     T, d = layers.shape[1], layers.shape[-1]
-    count = T * d if real is None else np.maximum(real.sum(0, keepdims=True) * d, 1).astype(layers.dtype)
+    count = T * d if real is None else maximum(real.sum(0, keepdims=True) * d, 1).astype(layers.dtype)
     axes = (1, layers.ndim - 1)
     centred = layers - layers.sum(axes, keepdims=True) / count
     if real is not None:
@@ -735,11 +737,12 @@ class Elmo(Module):
         """Drop what `remember` has computed."""
         self._remembered.clear()
 
-    def layers(self, batch: Sentences) -> Tensor:
+    def layers(self, batch: Sentences | Frame) -> Tensor:
         """The biLM's layers (layers + 1, T, B, 2d), from memory where every sentence of the batch is remembered."""
         if self.frozen:
             self.bilm.eval()
-        if not (self.frozen and self._remembered and all(tuple(words) in self._remembered for words in batch)):
+        asked = self.frozen and self._remembered and not isinstance(batch, Frame)
+        if not (asked and all(tuple(words) in self._remembered for words in batch)):
             return self.bilm.layers(batch)
         known = [self._remembered[tuple(sentence)] for sentence in batch]
         whole = np.zeros(
@@ -749,7 +752,8 @@ class Elmo(Module):
             whole[:, : part.shape[1], b] = part
         return Tensor(whole)
 
-    def __call__(self, batch: Sentences) -> list[Tensor]:
+    def __call__(self, batch: Sentences | Frame) -> list[Tensor]:
         layers = self.layers(batch)
-        real = np.arange(layers.shape[1])[:, None] < np.array([len(sentence) for sentence in batch])
+        lengths = batch.lengths if isinstance(batch, Frame) else np.array([len(sentence) for sentence in batch])
+        real = less(np.arange(layers.shape[1])[:, None], lengths)
         return [self.dropout(mix(layers, real)) for mix in self.mixes]
