@@ -108,3 +108,66 @@ def test_what_the_trial_refuses_is_left_as_it_is(monkeypatch):
     step(np.ones((9, 16, 16)))
     assert {shape for shape in computed(step.program) if shape[0] == 16} == {(16, 128), (16, 48)}
     assert not [1 for f, v in step.program._calls if f is np.copyto and v[0].shape == (128, 48)]
+
+
+TURNED = [lambda w: w[:, ::-1], lambda w: w[::-1], lambda w: w.T[::-1], lambda w: w[::-1, ::-1].T]
+
+
+@pytest.mark.parametrize("turned", TURNED)
+@pytest.mark.parametrize(("rows", "units"), [(1, 130), (3, 80), (16, 40)])
+def test_a_weight_that_is_read_backward_at_every_step_differs_in_no_bit(turned, rows, units):
+    rng = np.random.default_rng(0)
+    w = tg.Tensor(rng.standard_normal((units, units)), requires_grad=True)
+
+    def loss_of(x):
+        for _ in range(10):
+            x = tg.tanh(x @ turned(w) * 0.1)
+        return x.square().sum()
+
+    step = tg.replay(loss_of)
+    for _ in range(2):
+        x = rng.standard_normal((rows, units))
+        assert replayed(step, (x,), [w]) == eager(loss_of, (tg.Tensor(x),), [w])
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        lambda x, w: tg.stack([x @ w, tg.tanh(x) @ w], axis=-1),
+        lambda x, w: (tg.tanh(x @ w)[:, ::2] @ w[:32]).square(),  # whose gradient stands at every other column
+        lambda x, w: (tg.tanh(x @ w)[::-1] @ w).square(),
+    ],
+)
+def test_no_product_is_written_where_blas_does_not_write(joined):
+    rng = np.random.default_rng(0)
+    w = tg.Tensor(rng.standard_normal((64, 64)), requires_grad=True)
+
+    def loss_of(x):
+        return tg.tanh(joined(x, w)).sum()
+
+    step = tg.replay(loss_of)
+    for _ in range(2):
+        x = rng.standard_normal((8, 64))
+        assert replayed(step, (x,), [w]) == eager(loss_of, (tg.Tensor(x),), [w])
+    places = [values[2] for function, values in step.program._calls if function is np.matmul]
+    assert len(places) >= 3
+    for place in places:
+        assert place.strides[1] == place.itemsize and place.strides[0] >= place.strides[1] * place.shape[1]
+
+
+def test_stacked_products_may_have_constant_factors_and_a_swap_of_nothing():
+    rng = np.random.default_rng(0)
+    K, x = rng.standard_normal((4, 5)), rng.standard_normal((5, 5))
+    w = tg.Tensor(rng.standard_normal((5, 5)), requires_grad=True)
+
+    def constant(x):
+        return tg.tanh(K @ w + x[:4]).sum() + tg.tanh((2.0 * K) @ w * x[:4]).sum()
+
+    def swapped(x):
+        terms = [tg.swapaxes(w @ (x * (t + 1.0)), 0, 0) * x[t] for t in range(3)]
+        return tg.tanh(terms[0] + terms[1] * terms[2]).sum()
+
+    for loss_of in (constant, swapped):
+        tg.replay(loss_of, stack_steps=True)(x)
+        (found, w.grad), expected = (w.grad, None), tg.grad(loss_of(tg.Tensor(x)), w)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)

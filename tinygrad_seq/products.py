@@ -48,8 +48,12 @@ class Products:
     def calls(self, t: Tensor, a: Array, b: Array, out: Array, fixed: bool) -> list[Call]:
         """The calls that compute the product t = a b into `out`, or what is read of it. `fixed`: b changes between
         runs only."""
+        if out.strides != t._array.strides and not _rows_lie_closely(out):  # BLAS does not write there
+            self.copies.append(np.empty_like(t._array))
+            return [*self.calls(t, a, b, self.copies[-1], fixed), (np.copyto, (out, self.copies[-1]))]
         plain: list[Call] = [(np.matmul, (a, b, out))]
         usual = a.ndim > 1 and b.ndim > 1 and a.dtype == b.dtype and a.dtype.kind == "f"
+        usual = usual and min(*a.strides, *b.strides) >= 0  # else NumPy copies them, or does without BLAS
         if not usual or t.size * a.shape[-1] < WORTH or np.may_share_memory(a, b):  # a aᵀ is another routine of BLAS
             return plain
         columns = self._columns.get(t, slice(None))
@@ -100,14 +104,17 @@ def _columns(part: Array, whole: Array) -> slice | None:
     return slice(start, start + part.shape[-1])
 
 
+def _rows_lie_closely(array: Array) -> bool:
+    row = array.shape[-1] * array.itemsize
+    return array.strides[-1] == array.itemsize and all(stride >= row for stride in array.strides[-2:-1])
+
+
 def _where(array: Any) -> Any:
     return (array.__array_interface__["data"][0], array.shape, array.strides) if isinstance(array, np.ndarray) else None
 
 
 def _filled(array: Array, rng: np.random.Generator) -> Array:
     """Random numbers that lie in memory as those of an array."""
-    if min(array.strides) < 0:
-        return rng.standard_normal(array.shape).astype(array.dtype)
     reach = 1 + int(np.dot(np.array(array.shape) - 1, array.strides)) // array.itemsize
     return as_strided(rng.standard_normal(reach).astype(array.dtype), array.shape, array.strides)
 
@@ -128,9 +135,7 @@ def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
         terms.append(term)
     terms.append(g)
     whole = None
-    products = [
-        term._inputs for term in terms if term.operation == "matmul" and term._inputs[0].operation == "swapaxes"
-    ]
+    products = [term._inputs for term in terms if term.operation == "matmul" and _turned(term._inputs[0])]
     sums = [term._inputs[0] for term in terms if term.operation == "reshape" and term.ndim == 1]
     sums = [x._inputs[0] if x.operation == "sum" and x._options.get("axis") == (0,) else x for x in sums]
     if len(products) == len(terms) > 1 and all(a.ndim == b.ndim == 2 for a, b in products):
@@ -139,3 +144,9 @@ def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
     elif len(sums) == len(terms) > 1 and all(x.ndim == 2 and x.shape[1:] == g.shape for x in sums):
         whole = sum(below_one_another(sums), 0)
     return total if whole is None else whole
+
+
+def _turned(a: Any) -> bool:
+    """Whether the rows of this factor of a product are the columns of what it is a view of."""
+    swapped = isinstance(a, Tensor) and a.operation == "swapaxes" and a.ndim == 2
+    return swapped and (a._options["axis1"] - a._options["axis2"]) % 2 == 1
