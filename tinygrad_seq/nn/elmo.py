@@ -501,8 +501,9 @@ class BiLM(Module):
     def losses(self, batch: Sentences | Frame) -> Directions[Tensor]:
         """-log p of each direction in nats, averaged over the words of the batch and one mark for each sentence."""
         frame, rows = self._framed(batch)
+        padding = -1 if isinstance(batch, Frame) else None  # of sentences, no prediction is made that does not count
         predictions = self._predict(frame, rows, self.stateful)
-        return Directions(*map(partial(cross_entropy, ignore_index=-1), predictions, frame.targets))
+        return Directions(*map(partial(cross_entropy, ignore_index=padding), predictions, frame.targets))
 
     def loss(self, batch: Sentences | Frame) -> Tensor:
         """½ (forward + backward): a scalar, in nats for each word."""
