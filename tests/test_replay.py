@@ -371,6 +371,55 @@ def test_a_setting_deep_inside_a_method_of_a_module_is_noticed():
     assert float(step(x)) == pytest.approx(-(first**2) / 3)
 
 
+SCALE = 1.0
+
+
+def test_a_global_name_in_a_comprehension_or_an_inner_function_is_noticed_when_it_is_rebound(monkeypatch):
+    weights = [tg.Tensor(2.0, requires_grad=True), tg.Tensor(3.0, requires_grad=True)]
+
+    def inner(x):
+        def scaled(w):
+            return SCALE * w * x
+
+        return scaled(weights[0]) + scaled(weights[1])
+
+    for function in (lambda x: sum(SCALE * w * x for w in weights), inner):
+        step = tg.replay(function)
+        monkeypatch.setattr("test_replay.SCALE", 1.0)
+        assert float(step(np.array(1.0))) == 5.0
+        monkeypatch.setattr("test_replay.SCALE", 10.0)
+        assert float(step(np.array(1.0))) == 50.0
+
+
+def test_a_name_that_nothing_is_bound_to_yet_is_no_obstacle():
+    def function(x):
+        return w * x if x.ndim == 0 else later
+
+    w = tg.Tensor(3.0, requires_grad=True)
+    assert float(tg.replay(function)(np.array(2.0))) == 6.0
+    later = w
+
+
+def test_a_parameter_given_twice_gets_its_gradient_once():
+    w = tg.Tensor(3.0, requires_grad=True)
+    tg.replay(lambda x: w * x, wrt=[w, w])(np.array(2.0))
+    assert w.grad == 2.0
+
+
+def test_a_parameter_that_lies_otherwise_in_memory_now_is_multiplied_as_it_lies():
+    rng = np.random.default_rng(0)
+    w = tg.Tensor(rng.standard_normal((80, 80)), requires_grad=True)
+
+    def loss_of(x):
+        return tg.tanh(x @ w.T * 0.1).square().sum()
+
+    step = tg.replay(loss_of)
+    for order in "CFC":
+        w.data = np.asarray(rng.standard_normal((80, 80)), order=order)
+        x = rng.standard_normal((3, 80))
+        assert replayed(step, (x,), [w]) == eager(loss_of, (tg.Tensor(x),), [w])
+
+
 @pytest.mark.parametrize(
     "read",
     [float, bool, int, lambda x: x.item(), lambda x: x.data, lambda x: x.tolist(), lambda x: np.asarray(x.detach())],

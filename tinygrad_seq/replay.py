@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from types import CellType, CodeType
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,7 @@ class _Recording:
             self._extras = flattened(extras, leaves)
             if wrt is None:
                 wrt = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad]
-            self._parameters = list(wrt.parameters() if isinstance(wrt, Module) else wrt)
+            self._parameters = list(dict.fromkeys(wrt.parameters() if isinstance(wrt, Module) else wrt))
             order, crosses = towards([loss], self._parameters)
             arrived = sweep(order, seeded([loss], None, graph=True), crosses, graph=True)
             for x in (*self._parameters, *leaves):
@@ -190,11 +191,12 @@ class _Recording:
         results |= {f"extra{k}": x for k, x in enumerate(leaves)}
         self.first = [np.array(y._array) for y in results.values()]
         self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()})
-        self._flags = [(x, x.requires_grad) for x in self.program.leaves]
+        self._seen = [(x, x.requires_grad, x._array.strides) for x in self.program.leaves]
 
     def outdated(self) -> bool:
         """Whether what the recording took for granted has changed."""
-        return self._watch.changed() or any(x.requires_grad is not flag for x, flag in self._flags)
+        leaves = any(x.requires_grad is not flag or x._array.strides != layout for x, flag, layout in self._seen)
+        return leaves or self._watch.changed()
 
     def delivered(self, values: list[Array]) -> Any:
         """Add the gradients to the parameters; return the loss, and the extras if there are any, as constants."""
@@ -248,8 +250,8 @@ class Watch:
             self._look_into(thing.__func__)
         elif inspect.isfunction(thing):
             if not (thing.__module__ or "").startswith("tinygrad_seq."):  # whose own names do not change
-                cells, names, home = thing.__closure__ or (), thing.__code__.co_names, thing.__globals__
-                self._keep(lambda: [cell.cell_contents for cell in cells])
+                cells, names, home = thing.__closure__ or (), _names(thing.__code__), thing.__globals__
+                self._keep(lambda: [_content(cell) for cell in cells])
                 self._keep(lambda: [home.get(name) for name in names])
         elif isinstance(thing, Module) or (
             callable(thing) and hasattr(thing, "__dict__") and not isinstance(thing, type)
@@ -264,6 +266,19 @@ class Watch:
         self._seen.append((look, values))
         for value in values:
             self._look_into(value, owned)
+
+
+def _names(code: CodeType) -> list[str]:
+    """The names that a function uses, in its inner functions and comprehensions too."""
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return [*code.co_names, *(name for part in inner for name in _names(part))]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is bound to the name yet
+        return cell
 
 
 def replay(
