@@ -69,18 +69,22 @@ def peak(x: Any, axis: Any) -> Any:
     return np.where(np.isfinite(top), top, 0).astype(top.dtype)
 
 
-def softmax(x: Any, axis: Any = -1) -> Any:
+def softmax(x: Any, axis: Any = -1, out: Any = None) -> Any:
     x = floating(x)
-    e = np.exp(x - peak(x, axis))
+    e = np.asarray(np.subtract(x, peak(x, axis), out))
+    np.exp(e, e)
     total = e.sum(axis=axis, keepdims=True)
-    return e / np.where(total == 0, 1, total)  # a fully masked row is zeros
+    return np.divide(e, np.where(total == 0, 1, total), e)  # a fully masked row is zeros
 
 
-def log_sum(x: Any, axis: Any) -> tuple[Any, Any]:
-    """(peak, log Σ exp(x − peak)), the largest term's 1 left to log1p: small sums keep their digits."""
+def log_sum(x: Any, axis: Any, e: Any = None) -> tuple[Any, Any]:
+    """(peak, log Σ exp(x − peak)), the largest term's 1 left to log1p: small sums keep their digits. `e`: where to
+    compute the terms."""
     top = peak(x, axis)
     largest = np.real(x) == top
-    e = np.exp(x - top) - largest  # the terms that tie for the largest, and their number, are counted apart
+    e = np.asarray(np.subtract(x, top, e))
+    np.exp(e, e)
+    np.subtract(e, largest, e)  # the terms that tie for the largest, and their number, are counted apart
     others = largest.sum(axis=axis, keepdims=True, dtype=top.dtype) - 1
     with np.errstate(divide="ignore"):  # log 0 = -inf is the value of a fully masked row
         return top, np.log1p(e.sum(axis=axis, keepdims=True) + others)
@@ -91,9 +95,12 @@ def logsumexp(x: Any, axis: Any = -1, keepdims: bool = False) -> Any:
     return top + rest if keepdims else (top + rest).squeeze(axis)
 
 
-def log_softmax(x: Any, axis: Any = -1) -> Any:
-    top, rest = log_sum(x := floating(x), axis)
-    return x - top - np.where(np.isneginf(np.real(rest)), 0, rest)
+def log_softmax(x: Any, axis: Any = -1, out: Any = None) -> Any:
+    x = floating(x)
+    out = np.empty_like(x) if out is None else out
+    top, rest = log_sum(x, axis, out)
+    np.subtract(x, top, out)
+    return np.subtract(out, np.where(np.isneginf(np.real(rest)), 0, rest), out)
 
 
 def norm(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -113,15 +120,22 @@ def rows(table: Any, ids: Any) -> Any:
     return table[ids]
 
 
-def scatter(values: Any, index: Any, shape: Any) -> Any:
+def scatter(values: Any, index: Any, shape: Any, out: Any = None) -> Any:
     """Zeros of this shape, to which the values are added at index; repeated places add up."""
-    whole = np.zeros(shape, values.dtype)
+    whole = zeros(shape, values.dtype, out)
     np.add.at(whole, index, values)
     return whole
 
 
-def assemble(*values: Any, indices: Any, shape: Any) -> Any:
-    whole = np.zeros(shape, values[0].dtype)
+def zeros(shape: Any, dtype: Any, out: Any = None) -> Any:
+    if out is None:
+        return np.zeros(shape, dtype)
+    out.fill(0)
+    return out
+
+
+def assemble(*values: Any, indices: Any, shape: Any, out: Any = None) -> Any:
+    whole = zeros(shape, values[0].dtype, out)
     for value, index in zip(values, indices, strict=True):
         whole[index] += value
     return whole

@@ -161,7 +161,7 @@ astype      = primitive(lambda x, dtype: np.asarray(x).astype(dtype), lambda g, 
 getitem     = primitive(lambda x, index: x[index], lambda g, y, x, index: Part(g, index), name="getitem", view=True)
 assemble    = primitive(numerics.assemble, every=lambda g, y, *values, indices, shape: [g[index] for index in indices])
 gather      = primitive(lambda x, *ids, index: x[_fill(index, ids)], lambda g, y, x, *ids, index: scatter(g, *ids, index=index, shape=x.shape), name="gather")
-scatter     = primitive(lambda x, *ids, index, shape: numerics.scatter(x, _fill(index, ids), shape), lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index), name="scatter")
+scatter     = primitive(lambda x, *ids, index, shape, out=None: numerics.scatter(x, _fill(index, ids), shape, out), lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index), name="scatter")
 embedding   = primitive(numerics.rows, lambda g, y, table, ids: scatter(g, ids, index=(ARRAY,), shape=table.shape), None, name="embedding")
 concat_     = primitive(lambda *parts, axis=0, out=None: np.concatenate(parts, axis, out), every=lambda g, y, *parts, axis=0: [g[place] for place in concat_places(parts, axis, y.ndim)], name="concat")
 stack_      = primitive(lambda *parts, axis=0, out=None: np.stack(parts, axis, out), every=lambda g, y, *parts, axis=0: [g[place] for place in stack_places(parts, axis, y.ndim)], name="stack")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import numerics
-from .ops import assemble, concat_, concat_places, matmul, sigmoid, stack_, stack_places, sum
+from .ops import assemble, concat_, concat_places, matmul, sigmoid, stack_, stack_places, sum, where
 from .products import Call, Products
 from .signatures import Array
 from .tensor import Tensor
@@ -239,9 +239,17 @@ def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
     return [*calls, (np.add, (out, np.ones((), out.dtype), out)), (np.reciprocal, (out, out))]
 
 
+def _where_calls(values: list[Any], out: Array) -> list[Call]:
+    condition, a, b = values
+    if np.asarray(condition).dtype != bool:
+        return [(_copied, (np.where, out, condition, a, b))]
+    return [(np.copyto, (out, b)), (np.copyto, (out, a, "same_kind", condition))]
+
+
 # The same computations as the forward functions make, without a Python function around them.
 DIRECT: dict[Any, Callable[..., list[Call]]] = {
     sigmoid: _sigmoid_calls,
+    where: _where_calls,
     sum: lambda values, out, axis=None, keepdims=False: [(np.add.reduce, (values[0], axis, None, out, keepdims))],
     concat_: lambda values, out, axis=0: [(np.concatenate, (values, axis, out))],
     stack_: lambda values, out, axis=0: [(np.stack, (values, axis, out))],
