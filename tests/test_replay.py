@@ -308,6 +308,27 @@ def test_a_program_says_what_it_needs():
     assert all(isinstance(value, int) and value > 0 for value in stats.values())
 
 
+def test_programs_share_their_buffers_and_stay_apart():
+    net, rng = tg.nn.LSTM(3, 16, rng=0), np.random.default_rng(1)
+    parameters = net.parameters()
+
+    def function(xs, state):
+        outputs, states = net(xs, state)
+        return outputs.square().sum(), states
+
+    flat = lambda xs, state: (function(xs, state)[0], list(function(xs, state)[1][0][0]))
+    step = tg.replay(lambda xs, state: (flat(xs, state)[0], tuple(flat(xs, state)[1])), wrt=net, programs=5)
+    needed = []
+    for T in (9, 4, 6, 9, 30, 4, 12, 30, 9, 6):  # each program has run between two runs of another
+        xs, state = rng.standard_normal((T, 4, 3)), net.initial_state((4,))
+        constants = tg.Tensor(xs)
+        assert replayed(step, (xs, state), parameters) == eager(flat, (constants, state), parameters)
+        needed.append(step.program.stats()["bytes"])
+        for x in parameters:
+            x.data = x.data * 0.9
+    assert sum(map(len, step._arena)) < 1.5 * max(needed) < sum(set(needed))
+
+
 def test_buffers_are_used_again():
     w = tg.Tensor(np.ones(1000), requires_grad=True)
 

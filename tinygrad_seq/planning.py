@@ -7,6 +7,7 @@ memory as they did when the step was recorded; how a product is computed sooner 
 
 from __future__ import annotations
 
+import bisect
 import functools
 import inspect
 import math
@@ -58,17 +59,20 @@ class Plan:
     Leaves have no root: nothing may be written over them.
     """
 
-    def __init__(self, operations: list[Tensor], leaves: list[Tensor], results: Sequence[Tensor]) -> None:
+    def __init__(
+        self, operations: list[Tensor], leaves: list[Tensor], results: Sequence[Tensor], arena: list[Array]
+    ) -> None:
         self.place: dict[Tensor, Array] = {}
         self.calls: list[Call] = []
         self.buffers: list[Array] = []
+        self._arena = arena
+        self._idle = sorted(arena, key=len)  # buffers of other programs that this one does not use yet
         self._bytes: dict[Tensor, Array] = {}  # of each root that is alive
         self._free: dict[int, list[Array]] = {}  # buffers that nobody reads any more, by size
         for x in leaves:
             self.place[x] = x._array
             if changes(x):
-                self.place[x] = np.array(x._array)
-                self.buffers.append(self.place[x])
+                self.place[x] = _laid_out(self._taken(x._array.nbytes), x._array)
         self._viewed = {t: base for t in operations if (base := viewed(t)) is not None}
         self._claims: dict[Tensor, tuple[Tensor, Any]] = {}  # part: the whole, and its place in it
         self._parts: dict[Tensor, list[tuple[Tensor, Any, bool]]] = {}  # of a whole: part, place, computed there?
@@ -172,16 +176,29 @@ class Plan:
 
     def _new_buffer(self, t: Tensor) -> Array:
         """A buffer laid out in memory as t was when it was recorded: another layout could round otherwise."""
-        waiting = self._free.get(t._array.nbytes)
-        if not waiting:
-            waiting = [np.empty(t._array.nbytes, np.uint8)]
-            self.buffers += waiting
+        waiting = self._free.get(t._array.nbytes) or [self._taken(t._array.nbytes)]
         self._bytes[t] = waiting.pop()
-        if t._array.flags.c_contiguous:
-            return self._bytes[t].view(t.dtype).reshape(t.shape)
-        axes = sorted(range(t.ndim), key=lambda i: -abs(t._array.strides[i]))
-        shaped = self._bytes[t].view(t.dtype).reshape([t.shape[i] for i in axes])
-        return shaped.transpose(np.argsort(axes).tolist())
+        return _laid_out(self._bytes[t], t._array)
+
+    def _taken(self, n: int) -> Array:
+        """A new buffer of n bytes: one that another program uses, if it is not much larger, for they run in turn."""
+        k = bisect.bisect_left(self._idle, n, key=len)
+        if k < len(self._idle) and len(self._idle[k]) <= 2 * n:
+            buffer = self._idle.pop(k)
+        else:
+            buffer = np.empty(n, np.uint8)
+            self._arena.append(buffer)
+        self.buffers.append(buffer[:n])
+        return buffer[:n]
+
+
+def _laid_out(buffer: Array, array: Array) -> Array:
+    """A buffer as an array of this shape and dtype whose axes follow one another in memory as those of `array` do."""
+    if array.flags.c_contiguous:
+        return buffer.view(array.dtype).reshape(array.shape)
+    axes = sorted(range(array.ndim), key=lambda i: -abs(array.strides[i]))
+    shaped = buffer.view(array.dtype).reshape([array.shape[i] for i in axes])
+    return shaped.transpose(np.argsort(axes).tolist())
 
 
 def places_in(whole: Tensor) -> list[Any] | None:

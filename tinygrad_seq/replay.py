@@ -62,10 +62,11 @@ class Program:
         parameters: Sequence[Tensor],
         results: dict[str, Tensor],
         gradient_of: dict[Tensor, Tensor],
+        arena: list[Array],
     ) -> None:
         self.parameters = list(parameters)
         operations, leaves = recorded(results.values())
-        plan = Plan(operations, leaves, list(results.values()))
+        plan = Plan(operations, leaves, list(results.values()), arena)
         self._calls, self._buffers = plan.calls, plan.buffers
         self._results = [plan.place[y] for y in results.values()]
         self._inputs = [plan.place.get(x) for x in inputs]  # None: nothing depends on it
@@ -78,7 +79,10 @@ class Program:
         self._arithmetic = sum(elementwise) + sum(2 * out.size * a.shape[-1] for a, _, out in products)
 
     def run(self, arrays: Iterable[Any]) -> list[Array]:
-        """The results for these inputs and for the parameters as they are now, in arrays of their own."""
+        """The results for these inputs and for the parameters as they are now, in arrays of their own.
+
+        The programs of one replay share their buffers: they run one at a time, as calls of the replay see to.
+        """
         for place, array in zip(self._inputs, arrays, strict=True):
             if place is not None:
                 np.copyto(place, array._array if isinstance(array, Tensor) else array)
@@ -123,6 +127,7 @@ class Replay:
         functools.update_wrapper(self, function)
         self._function, self._wrt, self._stack_steps, self._limit = function, wrt, stack_steps, programs
         self._recordings: OrderedDict[Any, _Recording] = OrderedDict()
+        self._arena: list[Array] = []  # the buffers of all programs
         self._warned = False
         self._lock = threading.RLock()
 
@@ -140,7 +145,7 @@ class Replay:
                 if len(self._recordings) == self._limit and not self._warned:
                     self._warned = True
                     warnings.warn(CHANGING.format(self._limit), stacklevel=2)
-                recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps)
+                recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps, self._arena)
                 self._recordings[signature] = recording
                 if len(self._recordings) > self._limit:
                     self._recordings.popitem(last=False)
@@ -160,7 +165,13 @@ class _Recording:
     """A program, with what is needed to deliver its results and to see that it is out of date."""
 
     def __init__(
-        self, function: Callable[..., Any], signature: Any, arrays: list[Any], wrt: Any, stack_steps: bool
+        self,
+        function: Callable[..., Any],
+        signature: Any,
+        arrays: list[Any],
+        wrt: Any,
+        stack_steps: bool,
+        arena: list[Array],
     ) -> None:
         inputs = [Tensor(x._array if isinstance(x, Tensor) else x) for x in arrays]
         arguments, options = rebuilt(signature, iter(inputs))
@@ -190,7 +201,7 @@ class _Recording:
                 arrived[x] = results[f"gradient{k}"] = stacked(g, rows) if stack_steps else g
         results |= {f"extra{k}": x for k, x in enumerate(leaves)}
         self.first = [np.array(y._array) for y in results.values()]
-        self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()})
+        self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()}, arena)
         self._seen = [(x, x.requires_grad, x._array.strides) for x in self.program.leaves]
 
     def outdated(self) -> bool:
