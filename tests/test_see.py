@@ -4,6 +4,7 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -161,6 +162,79 @@ def test_no_two_boxes_overlap_and_all_are_on_the_page(net, options):
         assert ElementTree.fromstring(svg).get("width") == f"{sheet.width:.0f}" and "nan" not in svg
 
 
+def steps_out_of_order():
+    w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (3, 1, 2):
+        with tg.step(t):
+            h = (w * h).named("h")
+    return (h * h).named("L")
+
+
+def states_of_other_steps():
+    """Losses that read states of later and of earlier steps, the last of them at a step as well."""
+    w, h, states, total = tg.Tensor(0.5, requires_grad=True, name="weight of all"), tg.Tensor(1.0), [], 0.0
+    for t in range(1, 5):
+        with tg.step(t):
+            h = (w * h).named("h")
+        states.append(h)
+    for t in range(1, 5):
+        with tg.step(t):
+            total = total + (states[4 - t] * states[t - 1]).named("loss")
+    return total
+
+
+GRAPHS = [
+    pytest.param(steps_out_of_order, id="steps out of order"),
+    pytest.param(states_of_other_steps, id="states of other steps"),
+    pytest.param(three_uses, id="one weight"),
+    *(pytest.param(lambda case=case: loss_of(*case.values), id=case.id) for case in NETWORKS),
+]
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_no_edge_ends_in_a_box_or_runs_along_a_row_behind_one(graph):
+    drawing = tg.draw(graph())
+    sheet = Sheet(drawing)
+    boxes = [sheet.place(x) for x in drawing.nodes]
+    paths = re.findall(r'<g><path d="(M[^"]+)"[^/]*/><path d="(M[^"]+)"', drawing.svg())
+    assert len(paths) == len(drawing.edges) > 0
+    for line, head in paths:
+        x1, y1, x2, y2, x3, y3, x4, y4 = map(float, re.findall(r"-?[\d.]+", line))
+        points = [(x1, y1), (x4, y4), tuple(map(float, re.findall(r"-?[\d.]+", head)[:2]))]
+        if y1 == y4:
+            points.append(((x1 + 3 * x2 + 3 * x3 + x4) / 8, (y1 + 3 * y2 + 3 * y3 + y4) / 8))  # the middle of the curve
+        for x, y in points:
+            assert not any(u < x < u + sheet.box and v < y < v + HEIGHT for u, v in boxes), (line, head)
+
+
+@pytest.mark.parametrize("graph", [*GRAPHS, lambda: tg.Tensor(1.0, requires_grad=True, name="x") * 2.0])
+@pytest.mark.parametrize("cut", [False, True])
+def test_no_two_texts_overlap_and_all_are_on_the_page(graph, cut):
+    tape = tg.Tape(graph())
+    steps = sorted({x.step for x in tape if x.step is not None})
+    root = ElementTree.fromstring(tg.draw(tape.flow(cut=[tuple(steps[-2:])] if cut and steps else [])).svg())
+    lines = {}
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        x, wide, look = float(element.get("x")), 6 * len(element.text), element.get("class").split()
+        left = x if "left" in look else x - wide / 2
+        assert left >= 0 and left + wide <= float(root.get("width")), element.text
+        lines.setdefault(float(element.get("y")), []).append((left, left + wide, element.text))
+    for line in lines.values():
+        line.sort()
+        assert all(a[1] < b[0] for a, b in pairwise(line)), line
+
+
+def test_the_ledger_of_a_drawing_leaves_no_use_out():
+    w, h = tg.Tensor(2.0, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (1, 2):
+        with tg.step(t):
+            h = (w * h).named("h")
+    tape = tg.Tape((w * h).named("L"))  # w³
+    assert [text for text in texts(tg.draw(tape).svg()) if "4" in text][-3:] == ["4", "4", "+ 4 = 12"]
+    assert "+ 8 = 12" in texts(tg.draw(tape, steps=(2, 2)).svg())
+    assert "What the uses of each step give, + those at no step of the drawing" in texts(tg.draw(tape).svg())
+
+
 def test_equal_names_stand_at_the_same_height_at_every_step():
     drawing = tg.draw(lstm_of_one_unit())
     sheet = Sheet(drawing)
@@ -225,6 +299,49 @@ def test_what_is_not_finite_is_drawn_all_the_same():
         drawing = tg.draw(tg.log(x).named("y"))
         widths = [float(w) for w in re.findall(r'stroke-width="([^"]+)"', drawing.svg())]
     assert all(math.isfinite(width) for width in widths) and {"inf", "-inf"} <= set(texts(drawing.svg()))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.float16, 3e2), (np.float32, 3e30), (np.float64, 3e200), (float, 3e-200)]
+)
+def test_the_norm_of_large_and_of_small_arrays_is_said(dtype, size):
+    x = tg.Tensor(np.array([1.0, 4 / 3], dtype), requires_grad=True, name="x")
+    page = tg.explore((np.asarray(size, dtype) * x).sum().named("y"))  # the gradient of x has the length √2 · size
+    drawing = tg.draw((x * np.asarray(size, dtype)).named("y").sum())
+    said = {tuple(x.split("‖")[1:2]) for x in texts(drawing.svg()) if "‖" in x}
+    for length in (5 / 3 * size, 2**0.5 * size):
+        assert any(math.isclose(float(text), length, rel_tol=1e-3) for (text,) in said if text != "norm")
+    assert "inf" not in page.html()
+
+
+def test_a_page_shows_what_is_infinite():
+    w, h = tg.Tensor([np.inf, 1.0], requires_grad=True, name="w"), tg.Tensor([1.0, 1.0], name="h")
+    for t in (1, 2):
+        with tg.step(t):
+            h = (w * h).named("h")
+    assert len(frames(tg.explore(h.sum()))) == 2
+
+
+def test_a_loss_that_nothing_has_made_is_drawn():
+    assert {"w", "2", "1"} <= set(texts(tg.draw(tg.Tensor(2.0, requires_grad=True, name="w")).svg()))
+
+
+def test_names_with_signs_that_no_page_takes_are_drawn_without_them():
+    drawing = tg.draw((2.0 * tg.Tensor(1.0, requires_grad=True, name="a\x1bb\x0b\ud800c")).named("y\x00"))
+    assert {"a b  c", "y "} <= set(texts(drawing.svg()))
+    assert "a b  c" in drawing.mermaid() and "a b  c" in drawing.dot()
+    Elements(tg.explore(drawing.flow.tape).html())
+
+
+def test_steps_may_be_negative_or_very_large():
+    w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (-2, 2**60 + 1):
+        with tg.step(t):
+            h = (w * h).named("h")
+    drawing = tg.draw(h)
+    assert {"step -2", f"step {2**60 + 1}"} <= set(texts(drawing.svg()))
+    assert 'subgraph "cluster_-2" {' in drawing.dot()  # without the quotes it is no name in Graphviz' language
+    assert f'["step {2**60 + 1}"]' in drawing.mermaid()
 
 
 def test_save_writes_what_the_suffix_says(tmp_path):

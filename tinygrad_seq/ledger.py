@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .numerics import norm
 from .ops import concat_, getitem, stack_
 from .primitive import Part
 from .signatures import Array
@@ -87,7 +88,7 @@ def look(array: Array, entry: Entry = None) -> Any:
     """One number to show of an array: its only entry, the entry asked for, or the norm."""
     if array.size == 1:
         return array.reshape(-1)[0]
-    return np.linalg.norm(array) if entry is None else array[entry]
+    return float(norm(np.abs(array) * np.float64(1))) if entry is None else array[entry]
 
 
 def heading(text: str, x: Any, entry: Entry = None) -> str:

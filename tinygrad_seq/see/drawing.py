@@ -42,7 +42,7 @@ class Drawing(Graph):
         lines = ["flowchart LR"]
         ids = {x: f"n{k}" for k, x in enumerate(self.nodes)}
         for column, members in self.columns.items():
-            lines += [f'  subgraph s{column:.0f}["step {column:.0f}"]'] if math.isfinite(column) else []
+            lines += [f'  subgraph s{column}["step {column}"]'] if math.isfinite(column) else []
             for x in members:
                 text = "<br>".join(map(html.escape, self.lines(x)))
                 lines.append(f'    {ids[x]}["{text}"]')
@@ -57,7 +57,7 @@ class Drawing(Graph):
         lines = ["digraph {", "  rankdir=LR; node [shape=box]"]
         ids = {x: f"n{k}" for k, x in enumerate(self.nodes)}
         for column, members in self.columns.items():
-            lines += [f'  subgraph cluster_{column:.0f} {{ label="step {column:.0f}"'] if math.isfinite(column) else []
+            lines += [f'  subgraph "cluster_{column}" {{ label="step {column}"'] if math.isfinite(column) else []
             for x in members:
                 lines.append(f"    {ids[x]} [label={_quoted(chr(10).join(self.lines(x)))}]")
             lines += ["  }"] if math.isfinite(column) else []

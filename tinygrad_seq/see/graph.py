@@ -37,8 +37,7 @@ class Graph:
     def __init__(self, flow: Flow, steps: tuple[int, int] | None, everything: bool) -> None:
         self.flow, tape = flow, flow.tape
         order = tape.recorded()
-        leaves = [x for x in tape.leaves if x.requires_grad or x.name]
-        results = set(tape.results)
+        leaves, results = [x for x in tape.leaves if x.requires_grad or x.name], set(tape.results)
         named = [t for t in order if t.name or t in results]
         if everything or len(named) <= len(results):
             named = order
@@ -49,6 +48,7 @@ class Graph:
         hidden = {*self.shared, *(x for x in (*leaves, *named) if not _within(x, steps))}
         self.edges = [e for e in edges if e.source not in hidden and e.target not in hidden]
         joined = {x for e in self.edges for x in (e.source, e.target)}
+        joined |= results
         self.nodes = [x for x in (*leaves, *named) if x not in hidden and (x.step is not None or x in joined)]
         self._scopes: dict[str, set[str]] = {}
         for x in (*self.nodes, *self.shared):
@@ -66,7 +66,7 @@ class Graph:
         name = x.name or x.operation or "constant"
         if x.scope and len(self._scopes[name]) > 1:
             name = f"{x.scope}.{name}"
-        return name if x.step is None else name + str(x.step).translate(SUBSCRIPTS)
+        return printable(name) if x.step is None else printable(name) + str(x.step).translate(SUBSCRIPTS)
 
     def gradient(self, x: Tensor) -> str:
         """What is said of the gradient of a tensor: the number, of an array its norm, a dash for a constant."""
@@ -112,6 +112,16 @@ def _edges(flow: Flow, order: Sequence[Tensor], drawn: set[Tensor]) -> list[Edge
         unread = {x for x, read in zip(silent, seen_at_all[0], strict=True) if not read}
         found += [Edge(x, t, np.array(arrived[x]) if x in arrived else None) for x in sources if x not in unread]
     return found
+
+
+def printable(text: str) -> str:
+    """A name without what no page takes, such as the signs that steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def amount(array: Any) -> float:
+    """How much an array is: the absolute value of a number, else the norm."""
+    return float(abs(look(np.asarray(array))))
 
 
 def short(array: Any) -> str:

@@ -16,6 +16,7 @@ from ..reading import Flow, Tape
 from ..table import Table
 from ..tensor import Tensor
 from .drawing import Drawing
+from .graph import amount, printable
 
 MOST = 24  # drawings on a page: each is as long as the sequence
 PAGE = """<!doctype html>
@@ -121,7 +122,7 @@ def explore(of: Tape | Tensor, hold: str | None = None, steps: tuple[int, int] |
         controls.append(
             f'<label><input type="checkbox" id="hold"> hold {html.escape(hold)}: no credit through it</label>'
         )
-    title = f"Where the credit of {tape.results[0].label()} goes"
+    title = f"Where the credit of {printable(tape.results[0].label())} goes"
     return Page(
         PAGE.format(
             title=html.escape(title), controls="\n".join(controls), frames="\n".join(frames), words=json.dumps(words)
@@ -132,9 +133,8 @@ def explore(of: Tape | Tensor, hold: str | None = None, steps: tuple[int, int] |
 def _frame(name: str, flow: Flow, whole: Flow, steps: tuple[int, int] | None) -> str:
     drawing = Drawing(flow, steps, everything=False)
     wanted: Sequence[Tensor] = [x for x in drawing.shared if x.requires_grad]
-    rows = [
-        (drawing.label(x), look(whole[x]), look(flow[x]), float(np.linalg.norm(flow[x] - whole[x]))) for x in wanted
-    ]
+    with np.errstate(invalid="ignore"):  # inf - inf
+        rows = [(drawing.label(x), look(whole[x]), look(flow[x]), amount(flow[x] - whole[x])) for x in wanted]
     columns = ("", "whole gradient", "as asked", "difference")
     table = Table(columns, rows, "Gradients (of arrays the norms)", precision=4).to_html() if rows else ""
     return f'<div class="frame" id="{name}"{"" if name == "frame-0-0" else " hidden"}>{drawing.svg()}{table}</div>'

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, count
 from typing import Any
 
-import numpy as np
-
 from ..tensor import Tensor
-from .graph import Edge, Graph, short
+from .graph import Edge, Graph, amount, printable, short
 
 DECADES = 4  # how far below the largest credit an edge is still wider than a hairline
 BOX, GAP, LANE, HEIGHT, TOP = 92, 40, 62, 46, 34  # of boxes: width, space beside, from row to row, height, first row
@@ -34,6 +33,14 @@ text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
 """
 
 
+LEGEND = [
+    ('class="edge" stroke-width="4"', "credit goes back"),
+    ('class="edge value"', "only the value goes on"),
+    ('class="cut"', "cut"),
+]
+NOTE = "gradient, of arrays its ‖norm‖"
+
+
 class Sheet:
     """Where everything stands on the page."""
 
@@ -52,17 +59,24 @@ class Sheet:
             rank[key] = max(rank.get(key, 0), depth[x])
         self.rank = {x: rank[lane[x], column[x] if math.isinf(column[x]) else None] for x in graph.nodes}
         self.column, self.left, self.right = column, dict[float, float](), dict[float, float]()
-        right = 8.0
+        self.rows = [x for x in graph.shared if x.requires_grad]
+        right = 8.0 if not self.rows or -math.inf in graph.columns else 8.0 + self.box  # their names stand there
         for name, members in graph.columns.items():
             self.left[name] = right
             right += (1 + max(self.rank[x] for x in members)) * (self.box + GAP)
             self.right[name] = right
-        self.width = right + 8
+        self.end = right + (
+            self.box + GAP if self.rows and math.inf not in graph.columns else 0
+        )  # and there their sums
+        self.legend = LEGEND[: 3 if self._boundaries() else 2]
+        self.width = max(self.end + 8, 20 + 7 * len(NOTE) + sum(52 + 7 * len(text) for _, text in self.legend))
         self.row = self._rows(lane, column)
+        self.standing: dict[int, list[float]] = {}  # in each row, from left to right
+        for x in sorted(graph.nodes, key=self.place):
+            self.standing.setdefault(self.row[x], []).append(self.place(x)[0])
         self.bottom = TOP + LANE * (1 + max(self.row.values()))
-        self.rows = [x for x in graph.shared if x.requires_grad]
-        amounts = [np.linalg.norm(e.credit) for e in graph.edges if e.credit is not None]
-        self.largest = max((amount for amount in amounts if math.isfinite(amount)), default=0.0)
+        amounts = [amount(e.credit) for e in graph.edges if e.credit is not None]
+        self.largest = max(filter(math.isfinite, amounts), default=0.0)
 
     def _lanes(self) -> dict[Tensor, Any]:
         """Equal names, and the same unnamed operations in the same order, share a lane."""
@@ -116,30 +130,38 @@ class Sheet:
                 right = self.right[column]
                 yield f'<rect class="column" x="{left + 2:.0f}" y="4" width="{right - left - 4:.0f}" rx="6" '
                 yield f'height="{self.bottom - 10:.0f}"/>'
-                yield f'<text class="quiet" x="{(left + right) / 2:.0f}" y="22">step {column:.0f}</text>'
+                yield f'<text class="quiet" x="{(left + right) / 2:.0f}" y="22">step {column}</text>'
 
     def _edge(self, e: Edge) -> str:
         """A path in the direction of what goes along it: credit back, or the value alone on."""
-        start, end = self.place(e.source), self.place(e.target)
-        ends = [(start[0] + self.box, start[1] + HEIGHT / 2), (end[0], end[1] + HEIGHT / 2)]
+        (x1, y1), (x2, y2) = self.place(e.source), self.place(e.target)
+        rise = 2 * HEIGHT / 3 + 10 if y1 == y2 and self._between(e, x1, x2) else 0.0  # over what stands there
+        out, into = (1, 1) if x1 < x2 else (-1, -1) if x1 > x2 else (1, -1)  # to the right, or to the left
+        ends = [(x1 + self.box * (out > 0), y1 + HEIGHT / 2), (x2 + self.box * (into < 0), y2 + HEIGHT / 2)]
         between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
         if e.credit is None:
             said, tip, look = "the value crosses, the credit does not", 6, 'class="edge value"'
             head = 'class="value-head"'
         else:
             ends.reverse()
-            share = self._share(float(np.linalg.norm(e.credit)))
+            out, into = -into, -out
+            share = self._share(amount(e.credit))
             said, tip, look = f"credit {short(e.credit)}", 9, f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}"'
             head = f'class="head" opacity="{0.35 + 0.65 * share:.2f}"'
             look += f' opacity="{0.35 + 0.65 * share:.2f}"'
         (x1, y1), (x2, y2) = ends
-        way = 1 if x2 > x1 else -1
-        bend = way * max(GAP * 0.8, abs(x2 - x1) / 3)
-        x3 = x2 - way * tip  # from here on the arrowhead
-        path = f"M{x1:.0f} {y1:.0f}C{x1 + bend:.0f} {y1:.0f} {x3 - bend:.0f} {y2:.0f} {x3:.0f} {y2:.0f}"
-        arrow = f"M{x2:.0f} {y2:.0f}L{x3 - way:.0f} {y2 - tip / 1.8:.1f}V{y2 + tip / 1.8:.1f}z"
+        bend = max(GAP * 0.8, abs(x2 - x1) / 3)
+        x3 = x2 - into * tip  # from here on the arrowhead
+        path = f"M{x1:.0f} {y1:.0f}C{x1 + out * bend:.0f} {y1 - rise:.0f} "
+        path += f"{x3 - into * bend:.0f} {y2 - rise:.0f} {x3:.0f} {y2:.0f}"
+        arrow = f"M{x2:.0f} {y2:.0f}L{x3 - into:.0f} {y2 - tip / 1.8:.1f}V{y2 + tip / 1.8:.1f}z"
         title = f"<title>{html.escape(f'{between}: {said}')}</title>"
         return f'<g><path d="{path}" {look}/><path d="{arrow}" {head}/>{title}</g>'
+
+    def _between(self, e: Edge, x1: float, x2: float) -> bool:
+        """Whether something stands in the row of an edge between its ends."""
+        row = self.standing[self.row[e.source]]
+        return row[bisect_right(row, min(x1, x2))] < max(x1, x2)
 
     def _share(self, amount: float) -> float:
         """How strong an edge looks: 1 for the largest credit, 0 for what is smaller by so many decades, or nothing."""
@@ -156,36 +178,44 @@ class Sheet:
             for k, (kind, text) in enumerate(lines)
         ]
         shape = f'<rect class="box{result}" x="{x:.0f}" y="{y:.0f}" width="{self.box}" height="{HEIGHT}" rx="5"/>'
-        return f"<g>{shape}{''.join(texts)}<title>{html.escape(f'{t.label()}, shape {t.shape}')}</title></g>"
+        return f"<g>{shape}{''.join(texts)}<title>{html.escape(f'{printable(t.label())}, shape {t.shape}')}</title></g>"
 
     def _ledger(self) -> Iterator[str]:
         """For each shared tensor, what the uses of each step give, and the gradient that they add up to."""
+        told = [
+            self.graph.flow.uses(x).totals(lambda use: use.step if use.step in self.left else None, short)
+            for x in self.rows
+        ]
         if self.rows:
-            yield f'<text class="quiet left" x="12" y="{self.bottom + 16:.0f}">What the uses of each step give</text>'
-        for k, x in enumerate(self.rows):
+            elsewhere = ", + those at no step of the drawing" * any(None in by_step for by_step, _ in told)
+            said = f"What the uses of each step give{elsewhere}"
+            yield f'<text class="quiet left" x="12" y="{self.bottom + 16:.0f}">{said}</text>'
+        for k, (x, (by_step, total)) in enumerate(zip(self.rows, told, strict=True)):
             y = self.bottom + 38 + 22 * k
-            by_step, total = self.graph.flow.uses(x).totals(lambda use: use.step, short)
             yield f'<text class="name left" x="12" y="{y:.0f}">{html.escape(self.graph.label(x))}</text>'
             for step, left in self.left.items():
                 if math.isfinite(step):
                     middle, text = (left + self.right[step]) / 2, by_step.get(step, "—")
                     yield f'<text class="credit" x="{middle:.0f}" y="{y:.0f}">{text}</text>'
-            yield f'<text class="credit name" x="{self.width - 60:.0f}" y="{y:.0f}">= {short(total)}</text>'
+            rest = f"+ {by_step[None]} " if None in by_step else ""
+            middle = self.end - (75 if rest else 52)
+            yield f'<text class="credit name" x="{middle:.0f}" y="{y:.0f}">{rest}= {short(total)}</text>'
 
     def _cuts(self) -> list[str]:
         return [
-            f'<line class="cut" x1="{self.left[after]:.0f}" x2="{self.left[after]:.0f}" y1="0" y2="{self.bottom:.0f}">'
+            f'<line class="cut" x1="{x:.0f}" x2="{x:.0f}" y1="0" y2="{self.bottom:.0f}">'
             "<title>cut: the value crosses, the credit does not</title></line>"
-            for before, after in self.graph.flow.cut
-            if before in self.left and after in self.left
+            for x in self._boundaries()
         ]
 
+    def _boundaries(self) -> list[float]:
+        """Where the cuts between steps that are drawn lie."""
+        return [self.left[after] for before, after in self.graph.flow.cut if {before, after} <= self.left.keys()]
+
     def _legend(self, y: float) -> list[str]:
-        entries = ['<path class="edge" stroke-width="4" d="M{} {}h30"/>', "credit goes back"]
-        entries += ['<path class="edge value" d="M{} {}h30"/>', "only the value goes on"]
-        entries += ['<path class="cut" d="M{} {}h30"/>', "cut"] if self.graph.flow.cut else []
         parts, x = [], 12
-        for line, text in zip(entries[::2], entries[1::2], strict=True):
-            parts += [line.format(x, f"{y - 4:.0f}"), f'<text class="left" x="{x + 36}" y="{y:.0f}">{text}</text>']
+        for look, text in self.legend:
+            parts.append(f'<path {look} d="M{x} {y - 4:.0f}h30"/>')
+            parts.append(f'<text class="left" x="{x + 36}" y="{y:.0f}">{text}</text>')
             x += 52 + 7 * len(text)
-        return [*parts, f'<text class="left credit" x="{x}" y="{y:.0f}">gradient, of arrays its ‖norm‖</text>']
+        return [*parts, f'<text class="left credit" x="{x}" y="{y:.0f}">{NOTE}</text>']
