@@ -27,7 +27,7 @@ from .primitive import Recording
 from .products import stacked
 from .signatures import Array
 from .structure import flattened, rebuilt
-from .tape import seeded, sweep, towards
+from .tape import collect, seeded, sweep, towards
 from .tensor import Tensor
 
 CHANGING = (
@@ -149,7 +149,8 @@ class Replay:
                 self._recordings[signature] = recording
                 if len(self._recordings) > self._limit:
                     self._recordings.popitem(last=False)
-                return recording.delivered(recording.first)
+                first, recording.first = recording.first, []  # which nobody asks for again
+                return recording.delivered(first)
             self._recordings.move_to_end(signature)
             return recording.delivered(recording.program.run(arrays))
 
@@ -187,7 +188,8 @@ class _Recording:
             leaves: list[Any] = []
             self._extras = flattened(extras, leaves)
             if wrt is None:
-                wrt = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad]
+                reached = {loss, *(t._inputs[i] for t in collect([loss]) for i in t._needs)}
+                wrt = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad and x in reached]
             self._parameters = list(dict.fromkeys(wrt.parameters() if isinstance(wrt, Module) else wrt))
             order, crosses = towards([loss], self._parameters)
             arrived = sweep(order, seeded([loss], None, graph=True), crosses, graph=True)
@@ -301,7 +303,7 @@ def replay(
     with extras such as a carried state. A call does what `loss = function(...); loss.backward()` does, bit for bit: it
     adds the gradients to the `grad` of the parameters, and returns the loss (and the extras) as constants.
 
-    `wrt`: a module, or a list of tensors, whose gradients are wanted; None: every tensor that requires one. Each
+    `wrt`: a module, or a list of tensors, whose gradients are wanted; None: all that backward reaches. Each
     signature of shapes, dtypes and plain numbers has a program of its own; `programs` are kept, the least recently
     used goes (with a warning the first time). Parameters are read at every call. Random operations draw anew from
     their generator. Calls from several threads wait for one another.
