@@ -1,5 +1,6 @@
 """The training loop: it does what one writes by hand, can be stopped and resumed at any update, and says what broke."""
 
+import functools
 import os
 import signal
 import threading
@@ -91,6 +92,45 @@ def test_training_by_replay_differs_in_no_bit_dropout_and_resumption_included(tm
     path = tmp_path / "run.npz"
     trained(3, checkpoint=path, replay=True)
     assert_same(trained(6, checkpoint=path, resume=True, replay=True)[1], expected)
+
+
+def test_by_replay_parameters_get_the_gradients_that_they_get_without():
+    def run(replay):
+        w, unused, frozen, other = (tg.Tensor(2.0, requires_grad=True, name=name) for name in "wufo")
+        optimiser = tg.optim.AdamW([w, unused, frozen], lr=0.1, weight_decay=0.5)
+        frozen.requires_grad = False
+        run = tg.fit(lambda x: w * frozen * other * x + unused.detach(), [1.0, 2.0], optimiser, replay=replay)
+        return run.losses, w.item(), unused.item(), frozen.item(), unused.grad, frozen.grad, other.grad.item()
+
+    assert run(True) == run(False)
+    assert run(True)[2:6] == (2.0, 2.0, None, None)  # what gets no gradient does not decay
+
+
+@pytest.mark.filterwarnings("ignore:(divide|invalid).*:RuntimeWarning")
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("function", [tg.log, tg.sqrt])  # of -1 no number; of 0 a number without a slope
+def test_gradients_that_an_error_left_are_not_counted_in_the_next_run(function, replay):
+    w = tg.Tensor(1.0, requires_grad=True)
+    optimiser = tg.optim.SGD([w], lr=0.5)
+    with pytest.raises(FloatingPointError, match="update 1"):
+        tg.fit(lambda x: function(w * x), [-1.0 if function is tg.log else 0.0], optimiser, replay=replay)
+    tg.fit(lambda x: w * x, [1.0], optimiser, replay=replay)
+    assert w.item() == 0.5
+
+
+@pytest.mark.filterwarnings("ignore:invalid.*:RuntimeWarning")
+def test_a_step_that_wraps_another_function_is_made_once_more_itself():
+    w = tg.Tensor(1.0, requires_grad=True)
+
+    def scaled(x, scale):
+        return tg.log(w * x * scale)
+
+    @functools.wraps(scaled)
+    def step(x):
+        return scaled(x, -1.0)
+
+    with pytest.raises(FloatingPointError, match="the first value that is not finite is the result of log"):
+        tg.fit(step, [1.0], tg.optim.SGD([w], lr=0.5))
 
 
 def test_a_step_under_replay_is_taken_as_it_is():

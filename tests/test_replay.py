@@ -421,6 +421,12 @@ def test_a_name_that_nothing_is_bound_to_yet_is_no_obstacle():
     later = w
 
 
+def test_what_backward_does_not_reach_gets_no_gradient():
+    w, detached = tg.Tensor(3.0, requires_grad=True), tg.Tensor(2.0, requires_grad=True)
+    tg.replay(lambda x: w * x * detached.detach())(np.array(2.0))
+    assert w.grad == 4.0 and detached.grad is None
+
+
 def test_a_parameter_given_twice_gets_its_gradient_once():
     w = tg.Tensor(3.0, requires_grad=True)
     tg.replay(lambda x: w * x, wrt=[w, w])(np.array(2.0))

@@ -95,7 +95,7 @@ def fit(
     `step(*batch)` returns the loss; with a `state`, `step(*batch, state)` returns (loss, state), and the state is
     detached and carried on: truncated BPTT. `batches` are tuples of arrays: an iterable, or a function of the number
     of updates made before. It ends with them, after so many `updates` in all, when `until(evaluation)` is true, or by
-    Ctrl-C after the update that is being made; nothing that was learnt is lost.
+    Ctrl-C after the update that is being made; nothing that was learnt is lost. Gradients from before do not count.
 
     `replay`: the step is recorded once and replayed (`tg.replay`, whose conditions it must meet: what changes from
     batch to batch comes in as an argument): the same numbers, sooner. A step that is under `tg.replay` already, with
@@ -116,7 +116,7 @@ def fit(
     ([1.0, 0.04, 0.0016], 0.504)
     """
     if replay and not isinstance(step, Replay):
-        step = Replay(step, optimiser.parameters, stack_steps=False, programs=8)
+        step = Replay(step, None, stack_steps=False, programs=8)
     total = len(batches) if updates is None and isinstance(batches, Sized) else updates
     if every < 1 or (resume and checkpoint is None) or (until is not None and evaluate is None):
         raise ValueError(f"fit needs every >= 1, got {every}; a checkpoint to resume from; and for until an evaluate")
@@ -132,6 +132,7 @@ def fit(
             pass
     if found is not None:  # only now: passing batches over may have moved a generator, which is set back here
         state = load(found, **parts, state=state, update=0)["state"]
+    optimiser.zero_grad()  # of what was left by a run that an error ended
     limit, start, before = math.inf if updates is None else updates, time.perf_counter(), done
 
     def report() -> None:
@@ -187,7 +188,7 @@ def _gradients(
 def _beginning(step: Callable[..., Any], inputs: tuple[Any, ...]) -> str:
     """Where on the tape a step stops being finite: the step is made once more, to look at it."""
     with np.errstate(all="ignore"):
-        result = getattr(step, "__wrapped__", step)(*inputs)  # the function behind a replay
+        result = (step._function if isinstance(step, Replay) else step)(*inputs)
         loss = result[0] if isinstance(result, tuple) else result
         if not loss.requires_grad:
             return ""
