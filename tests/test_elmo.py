@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinygrad_seq as tg
-from tinygrad_seq.nn.elmo import FIRST_MARK, SYMBOLS, by_length, placed
+from tinygrad_seq.nn.elmo import FIRST_MARK, SYMBOLS
+from tinygrad_seq.nn.sentences import by_length, placed
 from tinygrad_seq.testing import check_grads
 
 WORDS = ["the", "train", "arrived", "we", "models", "é", "in", "x" * 60]

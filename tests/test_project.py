@@ -209,6 +209,12 @@ def test_every_public_name_has_a_text_of_its_own() -> None:
     assert not [path for path, text in texts.items() if text in numpys]
 
 
+def test_every_public_class_has_a_checked_example() -> None:
+    classes = {path: thing for path, thing in public().items() if inspect.isclass(thing)}
+    assert len(classes) > 60
+    assert not [path for path, thing in classes.items() if ">>>" not in (thing.__doc__ or "")]
+
+
 def test_every_operation_has_its_reference_text() -> None:
     operations = {
         name
