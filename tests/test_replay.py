@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import tinygrad_seq as tg
+from tinygrad_seq import numerics
 from tinygrad_seq.planning import Plan, recorded
 
 
@@ -419,6 +420,23 @@ def test_a_name_that_nothing_is_bound_to_yet_is_no_obstacle():
     w = tg.Tensor(3.0, requires_grad=True)
     assert float(tg.replay(function)(np.array(2.0))) == 6.0
     later = w
+
+
+def test_no_maximum_is_written_where_numpy_is_told():
+    """NumPy before 2.2 gives wrong maxima of a reversed view when it is told where to write them."""
+    w = tg.Tensor(np.random.default_rng(0).standard_normal((6, 7, 8)), requires_grad=True)
+    for reduce in (tg.max, tg.min):
+
+        def loss_of(x, reduce=reduce):
+            return reduce((w * x)[::-1], axis=0).square().sum()
+
+        step = tg.replay(loss_of)
+        for scale in (1.0, 2.0):
+            x = np.full((6, 7, 8), scale)
+            assert replayed(step, (x,), [w]) == eager(loss_of, (tg.Tensor(x),), [w])
+        for function, _ in step.program._calls:
+            called, options = getattr(function, "func", function), getattr(function, "keywords", {})
+            assert called not in (np.max, np.min, numerics.max, numerics.min) or "out" not in options
 
 
 def test_what_backward_does_not_reach_gets_no_gradient():

@@ -50,12 +50,12 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> An
     return np.add.reduce(x, axis, out=out, keepdims=keepdims)
 
 
-def max(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
-    return np.max(x, axis, out, keepdims)
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # given out=, NumPy < 2.2 errs on a reversed view
+    return np.max(x, axis, None, keepdims)
 
 
-def min(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
-    return np.min(x, axis, out, keepdims)
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.min(x, axis, None, keepdims)
 
 
 def logsigmoid(x: Any) -> Any:
