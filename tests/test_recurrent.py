@@ -705,6 +705,8 @@ def test_detach_goes_through_every_structure():
     assert isinstance(detached[0][0], nn.LSTMState) and detached[1][0]["none"] is None
     assert all(not x.requires_grad and x.data.tolist() == [2.0] for x in (*detached[0][0], detached[1][0]["c"]))
     assert tg.detach(None) is None
+    zeros = np.zeros(2)
+    assert tg.detach([0.5, zeros]) == [0.5, zeros]  # what has no history passes as it is
 
 
 def test_what_is_no_cell_is_told_what_a_cell_needs():

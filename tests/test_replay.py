@@ -2,6 +2,7 @@
 
 import functools
 import threading
+import types
 
 import hypothesis.strategies as st
 import numpy as np
@@ -373,6 +374,74 @@ def test_a_replaced_parameter_a_changed_mode_a_changed_flag_and_a_rebound_name_a
     step(x)
     assert net.W.grad is None
     assert net.b.grad is not None
+
+
+def test_an_attribute_of_any_object_that_the_function_reads_is_noticed():
+    class Weights:
+        outer = 3.0
+
+    class Trainer:
+        def __init__(self):
+            self.scale, self.losses, self.updates = 1.0, [], 0
+
+        def loss(self, x):
+            return w * x * self.scale * self.factor() * options.inner.factor * Weights.outer
+
+        def factor(self):
+            return self.slope if hasattr(self, "slope") else 1.0
+
+    w = tg.Tensor(1.0, requires_grad=True, name="w")
+    options = types.SimpleNamespace(inner=types.SimpleNamespace(factor=1.0))
+    trainer = Trainer()
+    step = tg.replay(trainer.loss)
+    one = np.array(1.0)
+    assert float(step(one)) == 3.0
+    program = step.program
+    trainer.updates, trainer.losses = 1, [3.0]  # which the step does not read
+    assert float(step(one)) == 3.0 and step.program is program
+    trainer.scale = 2.0
+    assert float(step(one)) == 6.0 and step.program is not program
+    trainer.slope = 5.0
+    assert float(step(one)) == 30.0
+    options.inner.factor = 7.0
+    assert float(step(one)) == 210.0
+    Weights.outer = 1.0
+    assert float(step(one)) == 70.0
+    options.inner = types.SimpleNamespace(factor=1.0)
+    assert float(step(one)) == 10.0
+
+
+def moved(w, x):
+    """Laid out as w is, and so not in the order of its axes."""
+    return tg.softmax((w * x).transpose((2, 0, 1)), axis=0) * 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "constant"),
+    [
+        pytest.param(
+            lambda w, x, C: (moved(w, x) * C).sum() + (moved(w, x) ** 2).sum() + tg.sin(moved(w, x)).sum(),
+            (60, 70, 80), (80, 60, 70), id="contributions of several layouts",
+        ),
+        pytest.param(
+            lambda w, x, C: (y := moved(w, x), (y * C).sum() + (y * y).sum() * 3.0 + tg.sin(y).sum())[1],
+            (60, 70, 80), (80, 60, 70), id="three contributions to one",
+        ),
+        pytest.param(lambda w, x, C: (w * x) @ C[::-1], (33,), (33,), id="a reversed vector"),
+        pytest.param(lambda w, x, C: ((w * x) @ C[:, ::-2]).sum(), (33,), (33, 20), id="a reversed matrix"),
+        pytest.param(lambda w, x, C: tg.einsum("i,i->", w * x, C[::-1]), (100,), (100,), id="a reversed operand"),
+        pytest.param(lambda w, x, C: (w.sum(axis=0) * x[0] * C).sum(), (8, 64), (64,), id="a parameter rebound"),
+    ],
+)  # fmt: skip
+def test_arrays_that_lie_in_memory_in_other_ways_change_no_bit(function, shape, constant):
+    rng = np.random.default_rng(0)
+    w = tg.Tensor(rng.standard_normal(shape), requires_grad=True)
+    C = rng.standard_normal(constant)
+    step = tg.replay(lambda x: function(w, x, C))
+    for _call in range(3):
+        x = rng.standard_normal(shape)
+        assert replayed(step, (x,), [w]) == eager(lambda x: function(w, x, C), (tg.Tensor(x),), [w])
+        w.data = np.asfortranarray(rng.standard_normal(shape))
 
 
 def test_a_setting_deep_inside_a_method_of_a_module_is_noticed():

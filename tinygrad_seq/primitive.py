@@ -98,6 +98,9 @@ def primitive(
                 foreign = foreign or type(x) is not float
                 arrays.append(x)
             i += 1  # noqa: SIM113 (enumerate costs more than adding does, and this runs at every operation)
+        if foreign and tensors:  # the caller may still write to it: a gradient is that of the forward pass that made it
+            inputs = tuple(np.array(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in inputs)
+            arrays = [x._array if isinstance(x, Tensor) else x for x in inputs]
         try:
             array = forward(*arrays, **options)
         except (ValueError, TypeError, IndexError) as error:
@@ -116,11 +119,8 @@ def primitive(
         result.grad = result.name = None
         result._where = context
         result._number = _next_number()
-        if foreign:  # the caller may still write to it: a gradient is that of the forward pass that made it
-            if result._array.dtype.hasobject:
-                raise TypeError(f"{name} of {', '.join(type(x).__name__ for x in inputs)} gives objects, not numbers")
-            inputs = tuple(np.array(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in inputs)
-            arrays = [x._array if isinstance(x, Tensor) else x for x in inputs]
+        if foreign and result._array.dtype.hasobject:
+            raise TypeError(f"{name} of {', '.join(type(x).__name__ for x in inputs)} gives objects, not numbers")
         if needs or context.tracing:
             result._operation, result._inputs, result._arrays = operation, inputs, arrays
             result._options, result._needs, result._requires = options, needs, bool(needs)

@@ -15,7 +15,6 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from types import CellType, CodeType
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from .signatures import Array
 from .structure import flattened, rebuilt
 from .tape import collect, seeded, sweep, towards
 from .tensor import Tensor
+from .watch import Watch
 
 CHANGING = (
     "a replayed step has been called with more than {} signatures of shapes, dtypes and plain numbers, and the program "
@@ -204,12 +204,11 @@ class _Recording:
         results |= {f"extra{k}": x for k, x in enumerate(leaves)}
         self.first = [np.array(y._array) for y in results.values()]
         self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()}, arena)
-        self._seen = [(x, x.requires_grad, x._array.strides) for x in self.program.leaves]
+        self._flags = [(x, x.requires_grad) for x in self.program.leaves]
 
     def outdated(self) -> bool:
         """Whether what the recording took for granted has changed."""
-        leaves = any(x.requires_grad is not flag or x._array.strides != layout for x, flag, layout in self._seen)
-        return leaves or self._watch.changed()
+        return self._watch.changed() or any(x.requires_grad is not flag for x, flag in self._flags)
 
     def delivered(self, values: list[Array]) -> Any:
         """Add the gradients to the parameters; return the loss, and the extras if there are any, as constants."""
@@ -232,66 +231,6 @@ def _loss_and_extras(result: Any) -> tuple[Tensor, Any]:
         given = f"shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(f"a replayed step returns a scalar loss, or (loss, extras); got {given}")
     return loss, extras
-
-
-class Watch:
-    """What a recording takes for granted: the values of the names that a function uses, and of modules' attributes."""
-
-    def __init__(self, function: Any, wrt: Any) -> None:
-        self._seen: list[tuple[Callable[[], Sequence[Any]], Sequence[Any]]] = []
-        self._known: set[int] = set()
-        self._look_into(wrt)
-        self._look_into(function)
-
-    def changed(self) -> bool:
-        for look, before in self._seen:
-            now = look()
-            if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
-                return True
-        return False
-
-    def _look_into(self, thing: Any, owned: bool = False) -> None:
-        """`owned`: a list or dict among a module's attributes; others may be large, and are known by identity only."""
-        if id(thing) in self._known:
-            return
-        self._known.add(id(thing))
-        if isinstance(thing, functools.partial):
-            for part in (thing.func, *thing.args, *thing.keywords.values()):
-                self._look_into(part)
-        elif inspect.ismethod(thing):
-            self._look_into(thing.__self__)
-            self._look_into(thing.__func__)
-        elif inspect.isfunction(thing):
-            if not (thing.__module__ or "").startswith("tinygrad_seq."):  # whose own names do not change
-                cells, names, home = thing.__closure__ or (), _names(thing.__code__), thing.__globals__
-                self._keep(lambda: [_content(cell) for cell in cells])
-                self._keep(lambda: [home.get(name) for name in names])
-        elif isinstance(thing, Module) or (
-            callable(thing) and hasattr(thing, "__dict__") and not isinstance(thing, type)
-        ):
-            self._keep(lambda: list(vars(thing).values()), owned=True)
-            self._look_into(type(thing).__call__)
-        elif owned and isinstance(thing, (dict, list)):
-            self._keep(lambda: list(thing.values() if isinstance(thing, dict) else thing), owned=True)
-
-    def _keep(self, look: Callable[[], Sequence[Any]], owned: bool = False) -> None:
-        values = look()
-        self._seen.append((look, values))
-        for value in values:
-            self._look_into(value, owned)
-
-
-def _names(code: CodeType) -> list[str]:
-    """The names that a function uses, in its inner functions and comprehensions too."""
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return [*code.co_names, *(name for part in inner for name in _names(part))]
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # nothing is bound to the name yet
-        return cell
 
 
 def replay(

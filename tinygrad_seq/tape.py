@@ -65,7 +65,7 @@ def sweep(
 
     `arrived` holds the seeds. Each operation sends g times its local rate to its inputs; `crosses(t, i)` says
     whether credit may pass from t to its input i. On arrays, sums are made in place in buffers that nobody else
-    sees; with `graph`, gradients are tensors and all is recorded. Both add in the same order, bit for bit.
+    sees; with `graph`, gradients are tensors and all is recorded. Both add in the same order and layout, bit for bit.
     """
     whole: dict[Tensor, bool] = {}  # buffers of our own; True where they began as zeros (no -0.0 in them)
     parts: dict[Tensor, list[Part]] = {}  # with graph, parts wait until something needs their sum
@@ -108,7 +108,7 @@ def sweep(
                         c = fitted(c, x, t)
                     if old is None and (not parts or x not in parts):
                         arrived[x] = c
-                    elif x in whole:
+                    elif x in whole and old.strides == c.strides:
                         np.add(old, c, old)
                     else:
                         arrived[x] = total = gathered(x) + c

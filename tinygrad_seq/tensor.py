@@ -92,7 +92,7 @@ class Tensor(Signatures):
 
     @data.setter
     def data(self, new: Any) -> None:
-        array = np.array(new)
+        array = np.array(new, order="C")
         if self._operation is not None:
             raise ValueError(f"{self.label()} was computed; only a leaf's data can be rebound. Use .detach() first")
         if (array.shape, array.dtype) != (self.shape, self.dtype):
@@ -157,6 +157,6 @@ class Tensor(Signatures):
 
 
 def _leaf(array: Array, grad: Array | None, name: str | None, requires_grad: bool) -> Tensor:
-    leaf = Tensor.__new__(Tensor)._become_leaf(array, name)
+    leaf = Tensor.__new__(Tensor)._become_leaf(np.array(array, order="C"), name)
     leaf.grad, leaf._requires = None if grad is None else grad.copy(), requires_grad
     return leaf

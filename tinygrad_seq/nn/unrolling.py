@@ -30,7 +30,7 @@ def detach(state: Any) -> Any:
     >>> tg.detach((h, [h]))[1][0].requires_grad
     False
     """
-    return map_state(lambda x: x.detach(), state)
+    return map_state(lambda x: x.detach() if isinstance(x, Tensor) else x, state)
 
 
 def chunks(xs: Any, k: int) -> Iterator[Any]:
