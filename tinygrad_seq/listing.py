@@ -86,10 +86,12 @@ class Listing:
 
     def _symbol(self, t: Tensor, otherwise: str) -> str:
         """The name of a tensor as an identifier, with its scope and step, that no other tensor has."""
-        name = otherwise if t.name is None else ".".join(filter(None, (t.scope, t.name)))
-        name = re.sub(r"\W+", "_", name) + ("" if t.step is None or t.name is None else str(t.step))
-        if keyword.iskeyword(name) or not name.isidentifier():
-            name = f"_{name}"
+        name = otherwise
+        if t.name is not None:
+            step = "" if t.step is None else str(t.step)
+            name = re.sub(r"\W+", "_", ".".join(filter(None, (t.scope, t.name)))) + step
+            if keyword.iskeyword(name) or not name.isidentifier():
+                name = f"_{name}"
         symbol, k = name, 1
         while symbol in self._taken:
             symbol, k = f"{name}_{(k := k + 1)}", k

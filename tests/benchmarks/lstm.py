@@ -54,27 +54,26 @@ def ours(xs, A, b, h0, c0, cotangent):
 
     step = tg.replay(loss_of, wrt=net)
 
-    def backward(loss, parameters):
+    stacked_step = tg.replay(loss_of, wrt=net, stack_steps=True)
+    parameters = net.parameters()  # collected once, as an optimiser does
+
+    def backward(loss_of, parameters=parameters):
         for x in parameters:
             x.zero_grad()
+        loss = loss_of()
         loss.backward()
         return loss
 
-    stacked_step = tg.replay(loss_of, wrt=net, stack_steps=True)
-
-    def replayed_stacked():
-        net.zero_grad()
-        return stacked_step(xs, h0, c0, cotangent)
-
-    def replayed():
-        net.zero_grad()
+    def replayed(step):
+        for x in parameters:
+            x.zero_grad()
         return step(xs, h0, c0, cotangent)
 
     return {
-        "operations": lambda: backward(bare(), weights),
-        "nn.LSTM": lambda: backward((net(inputs, state)[0] * seed).sum(), net.parameters()),
-        "replay": replayed,
-        "replay, stacked": replayed_stacked,
+        "operations": lambda: backward(bare, weights),
+        "nn.LSTM": lambda: backward(lambda: (net(inputs, state)[0] * seed).sum()),
+        "replay": lambda: replayed(step),
+        "replay, stacked": lambda: replayed(stacked_step),
     }
 
 
@@ -179,11 +178,14 @@ def mygrad(xs, A, b, h0, c0, cotangent):
     return {"mygrad": run}
 
 
+OTHERS = {"torch": pytorch, "jax": jax, "autograd": autograd, "mygrad": mygrad}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small", "medium", "large"])
     parser.add_argument("--seconds", type=float, default=10.0, help="for each size")
-    parser.add_argument("--only-ours", action="store_true", help="leave other frameworks out")
+    parser.add_argument("--against", nargs="*", choices=OTHERS, default=list(OTHERS), help="of those installed")
     options = parser.parse_args()
     for size in options.sizes:
         T, B, m, d = SIZES[size]
@@ -203,9 +205,8 @@ def main() -> None:
         contestants = {"floor": lambda work=work: floor.lstm(*work)[0]}
         contestants["floor, planned"] = lambda work=work: planned_floor.lstm(*work)[0]
         contestants |= ours(*work)
-        for package, make in (("torch", pytorch), ("jax", jax), ("autograd", autograd), ("mygrad", mygrad)):
-            if not options.only_ours and importlib.util.find_spec(package):
-                contestants |= make(*work)
+        for package in filter(importlib.util.find_spec, options.against):
+            contestants |= OTHERS[package](*work)
         losses = {name: float(run()) for name, run in contestants.items()}
         for name, loss in losses.items():
             assert abs(loss - losses["floor"]) <= 1e-4 * T * B * d, (name, loss, losses["floor"])

@@ -2,9 +2,9 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python tests/benchmarks/replay.py
 
-Against `planned_floor`, hand-written NumPy whose buffers and views are all made ahead (see there), and the biLM against
-the bare products of its network (see elmo.py). For the plain LSTM and other frameworks see lstm.py. Times are medians
-of interleaved runs in float32; ratios are taken round by round.
+Against hand-written NumPy, as a careful person writes it (`floor`) and with every buffer and view made ahead
+(`planned_floor`); the biLM against the bare products of its network (see elmo.py). For other frameworks see lstm.py.
+Times are medians of interleaved runs in float32; ratios are taken round by round.
 """
 
 import argparse
@@ -18,6 +18,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import elmo
+import floor
 import lstm as plain
 import numpy as np
 import planned_floor
@@ -29,6 +30,14 @@ def drawn(rng):
     return lambda *shape: (rng.standard_normal(shape) * 0.3).astype(np.float32)
 
 
+def by_hand(name, *work):
+    """The two floors, on the same work."""
+    return {
+        "floor": lambda: getattr(floor, name)(*work)[0],
+        "floor, planned": lambda: getattr(planned_floor, name)(*work)[0],
+    }
+
+
 def gru(T, B, m, d, draw):
     net = tg.nn.GRU(m, d, dtype=np.float32, rng=0)
     cell = net.cells[0][0]
@@ -38,7 +47,7 @@ def gru(T, B, m, d, draw):
     def loss_of(xs, h0, cotangent):
         return (net(xs, [[h0]])[0] * cotangent).sum()
 
-    return net, loss_of, (xs, h0, cotangent), lambda: planned_floor.gru(xs, *weights, h0, cotangent)[0]
+    return net, loss_of, (xs, h0, cotangent), by_hand("gru", xs, *weights, h0, cotangent)
 
 
 def bilstm(T, B, m, d, draw):
@@ -51,8 +60,8 @@ def bilstm(T, B, m, d, draw):
     def loss_of(xs, lengths, cotangent):
         return (net(xs, lengths=lengths)[0] * cotangent).sum()
 
-    floor = lambda: planned_floor.bilstm(xs, lengths, weights, start, start, cotangent)[0]
-    return net, loss_of, (xs, lengths, cotangent), floor
+    floors = by_hand("bilstm", xs, lengths, weights, start, start, cotangent)
+    return net, loss_of, (xs, lengths, cotangent), floors
 
 
 def lstm(T, B, m, d, draw):
@@ -63,14 +72,13 @@ def lstm(T, B, m, d, draw):
     def loss_of(xs, h0, c0, cotangent):
         return (net(xs, [[tg.nn.LSTMState(h0, c0)]])[0] * cotangent).sum()
 
-    floor = lambda: planned_floor.lstm(xs, cell.A.data, cell.b.data, h0, c0, cotangent)[0]
-    return net, loss_of, (xs, h0, c0, cotangent), floor
+    return net, loss_of, (xs, h0, c0, cotangent), by_hand("lstm", xs, cell.A.data, cell.b.data, h0, c0, cotangent)
 
 
 def bilm(width, hidden, words, sentences, tokens, draw):
     rng = np.random.default_rng(0)
     net, text = elmo.build(width, hidden, words, sentences, tokens, rng)
-    return net, net.loss, tuple(net.frames([text])), elmo.bare(elmo.products(net, text), rng)
+    return net, net.loss, tuple(net.frames([text])), {"bare products": elmo.bare(elmo.products(net, text), rng)}
 
 
 NETWORKS = {lstm: plain.SIZES, gru: plain.SIZES, bilstm: plain.SIZES, bilm: elmo.SIZES}
@@ -93,7 +101,7 @@ def main() -> None:
     options = parser.parse_args()
     for make, sizes in NETWORKS.items():
         for size in filter(sizes.__contains__, options.sizes):
-            net, loss_of, arguments, floor = make(*sizes[size], drawn(np.random.default_rng(0)))
+            net, loss_of, arguments, floors = make(*sizes[size], drawn(np.random.default_rng(0)))
             constants = [tg.Tensor(x) if isinstance(x, np.ndarray) else x for x in arguments]
 
             def eager(net=net, loss_of=loss_of, constants=constants):
@@ -108,7 +116,7 @@ def main() -> None:
             step(*arguments)
             recording = time.perf_counter() - start
             contestants = {
-                "floor": floor,
+                **floors,
                 "eager": eager,
                 "replay": lambda net=net, step=step, arguments=arguments: (net.zero_grad(), step(*arguments))[1],
                 "stacked": lambda net=net, step=stacked, arguments=arguments: (net.zero_grad(), step(*arguments))[1],
@@ -128,7 +136,7 @@ def main() -> None:
             for name, run in contestants.items():
                 over = [
                     statistics.median(a / b for a, b in zip(times[name], times[other], strict=True))
-                    for other in ("floor", "eager")
+                    for other in (next(iter(floors)), "eager")
                 ]
                 median = statistics.median(times[name]) * 1e6
                 print(f"{name:16} {median:7.0f} µs {over[0]:8.2f} {over[1]:8.2f} {peak(run):7.2f} MB")
