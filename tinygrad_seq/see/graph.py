@@ -47,8 +47,7 @@ class Graph:
         self.shared = [x for x in leaves if often[x] > 1]
         hidden = {*self.shared, *(x for x in (*leaves, *named) if not _within(x, steps))}
         self.edges = [e for e in edges if e.source not in hidden and e.target not in hidden]
-        joined = {x for e in self.edges for x in (e.source, e.target)}
-        joined |= results
+        joined = results.union(*((e.source, e.target) for e in self.edges))
         self.nodes = [x for x in (*leaves, *named) if x not in hidden and (x.step is not None or x in joined)]
         self._scopes: dict[str, set[str]] = {}
         for x in (*self.nodes, *self.shared):

@@ -31,8 +31,6 @@ text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
 .value-head {{ fill: {VALUE} }}
 .cut {{ stroke: {CUT}; stroke-width: 2; stroke-dasharray: 6 4 }}
 """
-
-
 LEGEND = [
     ('class="edge" stroke-width="4"', "credit goes back"),
     ('class="edge value"', "only the value goes on"),
@@ -65,9 +63,7 @@ class Sheet:
             self.left[name] = right
             right += (1 + max(self.rank[x] for x in members)) * (self.box + GAP)
             self.right[name] = right
-        self.end = right + (
-            self.box + GAP if self.rows and math.inf not in graph.columns else 0
-        )  # and there their sums
+        self.end = right if not self.rows or math.inf in graph.columns else right + self.box + GAP  # and their sums
         self.legend = LEGEND[: 3 if self._boundaries() else 2]
         self.width = max(self.end + 8, 20 + 7 * len(NOTE) + sum(52 + 7 * len(text) for _, text in self.legend))
         self.row = self._rows(lane, column)
@@ -140,15 +136,15 @@ class Sheet:
         ends = [(x1 + self.box * (out > 0), y1 + HEIGHT / 2), (x2 + self.box * (into < 0), y2 + HEIGHT / 2)]
         between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
         if e.credit is None:
-            said, tip, look = "the value crosses, the credit does not", 6, 'class="edge value"'
-            head = 'class="value-head"'
+            said, tip = "the value crosses, the credit does not", 6
+            look, head = 'class="edge value"', 'class="value-head"'
         else:
             ends.reverse()
             out, into = -into, -out
             share = self._share(amount(e.credit))
-            said, tip, look = f"credit {short(e.credit)}", 9, f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}"'
-            head = f'class="head" opacity="{0.35 + 0.65 * share:.2f}"'
-            look += f' opacity="{0.35 + 0.65 * share:.2f}"'
+            strong = f'opacity="{0.35 + 0.65 * share:.2f}"'
+            look, head = f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}" {strong}', f'class="head" {strong}'
+            said, tip = f"credit {short(e.credit)}", 9
         (x1, y1), (x2, y2) = ends
         bend = max(GAP * 0.8, abs(x2 - x1) / 3)
         x3 = x2 - into * tip  # from here on the arrowhead
