@@ -1,5 +1,6 @@
 """Replay computes what the function itself computes, bit for bit, or says why it cannot."""
 
+import dataclasses
 import functools
 import threading
 import types
@@ -409,6 +410,76 @@ def test_an_attribute_of_any_object_that_the_function_reads_is_noticed():
     assert float(step(one)) == 70.0
     options.inner = types.SimpleNamespace(factor=1.0)
     assert float(step(one)) == 10.0
+
+
+@dataclasses.dataclass
+class Settings:
+    scale: float = 2.0
+    unread: float = 0.0
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    scale: float = 2.0
+    unread: float = 0.0
+
+
+class Hidden:
+    unread = 0.0
+
+    def __init__(self):
+        self._scale = 2.0
+
+    @property
+    def scale(self):
+        return self._scale
+
+    @scale.setter
+    def scale(self, value):
+        self._scale = value
+
+
+class Scaled:
+    def __init__(self, settings):
+        self.settings = settings
+
+    def __call__(self, x):
+        return (x * self.settings.scale).sum()
+
+
+def scaled(x, settings):
+    return (x * settings.scale).sum()
+
+
+@pytest.mark.parametrize("kind", [Settings, Slotted, Hidden, lambda: types.SimpleNamespace(scale=2.0)])
+@pytest.mark.parametrize(
+    "using",
+    [
+        lambda s: lambda x: scaled(x, s),
+        lambda s: functools.partial(scaled, settings=s),
+        lambda s: lambda x, settings=s: scaled(x, settings),
+        lambda s: lambda x, *, settings=s: scaled(x, settings),
+        lambda s: Scaled(s),
+        lambda s: Scaled(s).__call__,
+        lambda s: lambda x: (x * getattr(s, "scale")).sum(),  # noqa: B009
+        lambda s: lambda x: sum(scaled(x, part) for part in [s]),
+        lambda s: functools.partial(lambda x, parts: scaled(x, parts["a"][0]), parts={"a": (s,)}),
+        lambda s: (
+            Scaled(types.SimpleNamespace(scale=s)) and (lambda x: scaled(x, types.SimpleNamespace(scale=s.scale)))
+        ),
+    ],
+)
+def test_a_setting_is_noticed_however_the_step_comes_by_it(using, kind):
+    w, settings = tg.Tensor(3.0, requires_grad=True), kind()
+    function = using(settings)
+    inner = lambda x: function(w * x)
+    step = tg.replay(inner)
+    assert float(step(np.ones(2))) == 12.0
+    program = step.program
+    settings.unread = 1.0
+    assert float(step(np.ones(2))) == 12.0 and step.program is program
+    settings.scale = 5.0
+    assert float(step(np.ones(2))) == 30.0 and step.program is not program
 
 
 def moved(w, x):

@@ -154,6 +154,10 @@ class Replay:
             self._recordings.move_to_end(signature)
             return recording.delivered(recording.program.run(arrays))
 
+    def __repr__(self) -> str:
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        return f"Replay({name}, {len(self._recordings)} programs recorded)"
+
     @property
     def program(self) -> Program:
         """The program that ran last. RuntimeError before the first call."""
@@ -252,9 +256,9 @@ def replay(
 
     What cannot be replayed is a Python branch that reads a value: reading one (`float`, `bool`, `.item()`, `.data`)
     raises RuntimeError while recording. An array that changes from call to call must be an argument: another one is
-    a constant, and so are numbers drawn outside tensor operations. When a name that the function uses is bound to
-    something else, or an attribute of a module that it reaches has changed (its mode, a tensor, a requires_grad), the
-    step is recorded anew.
+    a constant, and so are numbers drawn outside tensor operations and what stands in lists and dicts. When a name that
+    the function uses is bound to something else, or an attribute has changed (of a module that it reaches: any, such as
+    its mode; of another object: one that the function or a function that it calls reads), the step is recorded anew.
 
     >>> import tinygrad_seq as tg
     >>> w = tg.Tensor(3.0, requires_grad=True, name="w")

@@ -51,7 +51,7 @@ def flattened(value: Any, leaves: list[Any]) -> Any:
         return "constant", type(value), value, str(value)  # -0.0 equals 0.0, and is another number
     raise TypeError(
         "expected arrays, tensors, numbers, texts, None, or tuples, lists and dicts of them, got "
-        f"{type(value).__name__}"
+        f"{type(value).__name__}: of an object pass the numbers and arrays that it holds"
     )
 
 
