@@ -49,7 +49,7 @@ def main():
             drawing.save(options.into / f"{question.replace(' ', '_')}.svg")
     if options.into:
         tg.explore(tape, hold="h").save(options.into / "explore.html")
-        print(f"wrote {', '.join(sorted(path.name for path in options.into.iterdir()))} into {options.into}\n")
+        print(f"Three drawings and a page, explore.html, are in {options.into}.\n")
     print(f"An LSTM of one unit over 4 steps: {len(tape)} operations; {len(drawing.nodes)} tensors have names.")
     print("The same values cross from step to step in all three drawings; the credit does not.\n")
     columns = ("question", "edges with credit", "value only", "credit by", "gradient of c at step 1")

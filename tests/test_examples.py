@@ -171,7 +171,6 @@ def test_many_workers_trains_through_a_killed_worker_or_names_the_extra_that_it_
 
 
 def test_the_drawings_and_the_page_are_written_where_they_are_wanted(run, tmp_path):
-    assert "explore.html, the_whole_gradient.svg, truncated_after_step_2.svg into new" in run(
-        "draw_the_graph", "--into", "new"
-    )
-    assert (tmp_path / "new" / "along_the_cell_alone.svg").read_text("utf-8").startswith("<svg")
+    assert "a page, explore.html, are in new" in run("draw_the_graph", "--into", "new")
+    names = {"along_the_cell_alone.svg", "explore.html", "the_whole_gradient.svg", "truncated_after_step_2.svg"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names

@@ -133,6 +133,29 @@ def test_who_reads_one_step_of_a_stacked_sequence_is_not_joined_to_the_others():
         assert [e.source.step for e in drawing.edges if e.target.name == "L"] == [3]
 
 
+def test_what_no_step_reads_stands_beside_the_loss_and_not_across_the_steps():
+    rng = np.random.default_rng(0)
+    net, head = tg.nn.GRU(2, 3, layers=2, rng=rng), tg.nn.Linear(3, 1, rng=rng)
+    loss = head(net(np.ones((4, 2)))[0][-1]).sum().named("L")
+    drawing = tg.draw(tg.Tape(loss).flow(cut=[(2, 3)]))
+    place, (line,) = Sheet(drawing).place, Sheet(drawing)._boundaries()
+    carrying = [e for e in drawing.edges if e.credit is not None and e.credit.any()]
+    assert {"W", "b"} <= {e.source.name for e in carrying}
+    assert all(place(e.source)[0] > line for e in carrying)
+    assert drawing.svg().count('class="edge" ') == len(carrying) + 1  # and the legend
+
+
+def test_held_tensors_are_marked_and_the_steps_that_are_left_out_told():
+    tape = tg.Tape(lstm_of_one_unit())
+    held = tg.draw(tape.flow(holding=[h for h in tape.find("h") if h.step == 2]), steps=(2, 3)).svg()
+    assert held.count('class="box held"') == 2  # and the legend
+    assert "Of the steps only 2 to 3 are drawn." in held
+    assert "held" not in re.sub(r"<style>.*</style>", "", tg.draw(tape).svg(), flags=re.DOTALL)
+    for steps in ([1, 2, 3], 3, (1,)):
+        with pytest.raises(ValueError, match=r"the first and the last to draw, as in steps=\(1, 4\); got"):
+            tg.draw(tape, steps=steps)
+
+
 def texts(svg):
     return [
         "".join(element.itertext()) for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
@@ -145,8 +168,8 @@ def test_a_drawing_shows_names_values_gradients_and_the_ledger():
         assert text in said, text
     assert said.count("-0.375") == 1 + 2  # ∂L/∂h₂, and two of the three uses of w
     assert (
-        texts(tg.draw(tg.Tape(three_uses()).flow(cut=[(2, 3)])).svg()).count("—") == 1 + 2
-    )  # the constant h, two uses
+        texts(tg.draw(tg.Tape(three_uses()).flow(cut=[(2, 3)])).svg()).count("—") == 3 + 2
+    )  # three h without credit, two uses
 
 
 @pytest.mark.parametrize(("net", "options"), NETWORKS)
@@ -216,7 +239,7 @@ def test_no_two_texts_overlap_and_all_are_on_the_page(graph, cut):
     lines = {}
     for element in root.iter("{http://www.w3.org/2000/svg}text"):
         x, wide, look = float(element.get("x")), 6 * len(element.text), element.get("class").split()
-        left = x if "left" in look else x - wide / 2
+        left = x if "left" in look else x - wide if "right" in look else x - wide / 2
         assert left >= 0 and left + wide <= float(root.get("width")), element.text
         lines.setdefault(float(element.get("y")), []).append((left, left + wide, element.text))
     for line in lines.values():
@@ -417,7 +440,7 @@ def test_a_page_needs_nothing_else_and_spells_names_out():
     Elements(page.html())
     assert "&lt;/script&gt;&lt;b&gt;&amp;" in page.html() and page.html().count("</script>") == 1
     assert set(re.findall(r"https?://[^\s\"'<>]+", page.html())) == {"http://www.w3.org/2000/svg"}
-    assert "<input" not in page.html()  # there are no steps to cut between
+    assert 'id="cut"' not in page.html() and 'id="hold"' not in page.html()  # there are no steps to cut between
 
 
 def test_a_page_of_some_steps_of_many(tmp_path):

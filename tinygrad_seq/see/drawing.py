@@ -38,7 +38,8 @@ class Drawing(Graph):
         return Sheet(self).svg()
 
     def mermaid(self) -> str:
-        """The graph as a Mermaid flowchart: thick where credit goes back, dotted where only the value goes on."""
+        """The graph as a Mermaid flowchart: thick where credit goes back, with how much, dotted where only the value
+        goes on."""
         lines = ["flowchart LR"]
         ids = {x: f"n{k}" for k, x in enumerate(self.nodes)}
         for column, members in self.columns.items():
@@ -48,7 +49,7 @@ class Drawing(Graph):
                 lines.append(f'    {ids[x]}["{text}"]')
             lines += ["  end"] if math.isfinite(column) else []
         for e in self.edges:
-            arrow = "-.->" if e.credit is None else f'== "{short(e.credit)}" ==>'
+            arrow = f'== "{short(e.credit)}" ==>' if e.credit is not None and e.credit.any() else "-.->"
             lines.append(f"  {ids[e.source]} {arrow} {ids[e.target]}")
         return "\n".join([*lines, ""])
 
@@ -62,7 +63,8 @@ class Drawing(Graph):
                 lines.append(f"    {ids[x]} [label={_quoted(chr(10).join(self.lines(x)))}]")
             lines += ["  }"] if math.isfinite(column) else []
         for e in self.edges:
-            look = "style=dashed" if e.credit is None else f"label={_quoted(short(e.credit))}"
+            carries = e.credit is not None and e.credit.any()
+            look = f"label={_quoted(short(e.credit))}" if carries else "style=dashed"
             lines.append(f"  {ids[e.source]} -> {ids[e.target]} [{look}]")
         return "\n".join([*lines, "}", ""])
 
@@ -103,7 +105,7 @@ def draw(of: Flow | Tape | Tensor, steps: tuple[int, int] | None = None, everyth
     flowchart LR
         n0["h<br>1<br>credit —"]
       subgraph s1["step 1"]
-        n1["h₁<br>0.5<br>credit 0"]
+        n1["h₁<br>0.5<br>credit —"]
       end
       subgraph s2["step 2"]
         n2["h₂<br>0.25<br>credit 1"]

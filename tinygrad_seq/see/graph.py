@@ -35,7 +35,9 @@ class Graph:
     """`nodes` (tensors) in `columns` (their steps), the `edges` between them, and what several steps read, `shared`."""
 
     def __init__(self, flow: Flow, steps: tuple[int, int] | None, everything: bool) -> None:
-        self.flow, tape = flow, flow.tape
+        if steps is not None and (not isinstance(steps, (tuple, list)) or len(steps) != 2):
+            raise ValueError(f"steps are the first and the last to draw, as in steps=(1, 4); got {steps!r}")
+        self.flow, tape, self.steps = flow, flow.tape, steps
         order = tape.recorded()
         leaves, results = [x for x in tape.leaves if x.requires_grad or x.name], set(tape.results)
         named = [t for t in order if t.name or t in results]
@@ -54,10 +56,13 @@ class Graph:
             self._scopes.setdefault(x.name or x.operation or "constant", set()).add(x.scope)
         if not self.nodes:
             raise ValueError(f"there is nothing to draw at steps {steps}: {tape!r}")
-        numbers = [t._number for t in order if t.step is not None]
+        first = next((t._number for t in order if t.step is not None), None)
+        read_at: dict[Tensor, list[int | None]] = {}
+        for e in self.edges:
+            read_at.setdefault(e.source, []).append(e.target.step)
         self.columns: dict[float, list[Tensor]] = {}
         for x in self.nodes:
-            self.columns.setdefault(_column(x, numbers[0] if numbers else None), []).append(x)
+            self.columns.setdefault(_column(x, first, read_at.get(x, [])), []).append(x)
         self.columns = dict(sorted(self.columns.items()))
 
     def label(self, x: Tensor) -> str:
@@ -68,15 +73,17 @@ class Graph:
         return printable(name) if x.step is None else printable(name) + str(x.step).translate(SUBSCRIPTS)
 
     def gradient(self, x: Tensor) -> str:
-        """What is said of the gradient of a tensor: the number, of an array its norm, a dash for a constant."""
-        return short(self.flow[x]) if x.requires_grad else "—"
+        """What is said of the gradient of a tensor: the number, of an array its norm, a dash where no credit came."""
+        return short(self.flow[x]) if x in self.flow._arrived else "—"
 
 
-def _column(x: Tensor, first: int | None) -> float:
-    """Where a tensor stands: at its step; what belongs to none, before the first step or after the last."""
+def _column(x: Tensor, first: int | None, read_at: Sequence[int | None]) -> float:
+    """Where a tensor stands: at its step; what belongs to none, before the steps if they read it or it was computed
+    before them, else after them."""
     if x.step is not None:
         return x.step
-    return -math.inf if first is not None and (x._operation is None or x._number < first) else math.inf
+    before = any(step is not None for step in read_at) if x._operation is None else first and x._number < first
+    return -math.inf if before else math.inf
 
 
 def _within(x: Tensor, steps: tuple[int, int] | None) -> bool:

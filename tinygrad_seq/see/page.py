@@ -22,15 +22,18 @@ MOST = 24  # drawings on a page: each is as long as the sequence
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; margin: 1.5rem }}
-.frame[hidden] {{ display: none }} .frame svg {{ max-width: 100%; height: auto }}
+.frame {{ overflow-x: auto }} .frame[hidden] {{ display: none }} .fit svg {{ max-width: 100%; height: auto }}
 label {{ margin-right: 2rem }} input[type=range] {{ width: 16rem; vertical-align: middle }}
 output {{ font-weight: 600 }} table {{ border-collapse: collapse; margin: 1rem 0 }}
 th, td {{ padding: .2rem .8rem; border-bottom: 1px solid #cbd2d9; text-align: right }}
 </style></head><body><main><h1>{title}</h1>
 <p>The values were computed once, from left to right. What is asked here is where the credit may go back.
 Wider is more; dotted is what only the value crosses.</p>
-<p>{controls}</p>
+<p>{controls}
+<label><input type="checkbox" id="fit" checked> fit into the window</label></p>
+<div id="frames" class="fit">
 {frames}
+</div>
 <script>
 const [cut, hold, says] = ["#cut", "#hold", "output"].map((what) => document.querySelector(what));
 function show() {{
@@ -39,6 +42,8 @@ function show() {{
   if (cut) says.textContent = {words}[k];
 }}
 for (const input of [cut, hold]) if (input) input.addEventListener("input", show);
+document.querySelector("#fit").addEventListener("input", (event) =>
+  document.querySelector("#frames").classList.toggle("fit", event.target.checked));
 show();
 </script></main></body></html>
 """
@@ -122,7 +127,7 @@ def explore(of: Tape | Tensor, hold: str | None = None, steps: tuple[int, int] |
         controls.append(
             f'<label><input type="checkbox" id="hold"> hold {html.escape(hold)}: no credit through it</label>'
         )
-    title = f"Where the credit of {printable(tape.results[0].label())} goes"
+    title = f"Where the credit of {printable(tape.results[0].name or 'the result')} goes"
     return Page(
         PAGE.format(
             title=html.escape(title), controls="\n".join(controls), frames="\n".join(frames), words=json.dumps(words)
@@ -135,6 +140,6 @@ def _frame(name: str, flow: Flow, whole: Flow, steps: tuple[int, int] | None) ->
     wanted: Sequence[Tensor] = [x for x in drawing.shared if x.requires_grad]
     with np.errstate(invalid="ignore"):  # inf - inf
         rows = [(drawing.label(x), look(whole[x]), look(flow[x]), amount(flow[x] - whole[x])) for x in wanted]
-    columns = ("", "whole gradient", "as asked", "difference")
+    columns = ("", "whole gradient", "as asked", "size of the difference")
     table = Table(columns, rows, "Gradients (of arrays the norms)", precision=4).to_html() if rows else ""
     return f'<div class="frame" id="{name}"{"" if name == "frame-0-0" else " hidden"}>{drawing.svg()}{table}</div>'

@@ -22,8 +22,10 @@ text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
 .credit {{ fill: #b3500f }}
 .quiet {{ fill: #697586 }}
 .left {{ text-anchor: start }}
+.right {{ text-anchor: end }}
 .box {{ fill: #fff; stroke: #7b8794 }}
 .result {{ stroke: #1f2933; stroke-width: 2 }}
+.held {{ stroke: {CUT}; stroke-dasharray: 5 3 }}
 .column {{ fill: #f3f5f7 }}
 .edge {{ fill: none; stroke: {CREDIT} }}
 .value {{ stroke: {VALUE}; stroke-width: 1; stroke-dasharray: 2 4 }}
@@ -31,19 +33,21 @@ text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
 .value-head {{ fill: {VALUE} }}
 .cut {{ stroke: {CUT}; stroke-width: 2; stroke-dasharray: 6 4 }}
 """
-LEGEND = [
-    ('class="edge" stroke-width="4"', "credit goes back"),
-    ('class="edge value"', "only the value goes on"),
-    ('class="cut"', "cut"),
-]
-NOTE = "gradient, of arrays its ‖norm‖"
+LEGEND = {
+    "credit goes back": '<path class="edge" stroke-width="4" d="M{0} {1}h30"/>',
+    "only the value goes on": '<path class="edge value" d="M{0} {1}h30"/>',
+    "cut": '<path class="cut" d="M{0} {1}h30"/>',
+    "held": '<rect class="box held" x="{0}" y="{2}" width="30" height="12" rx="3"/>',
+}
+NOTES = "Below a value its gradient. An edge is the wider the more credit it carries: counted in powers of ten."
+NORMS = " Of arrays the ‖norm‖, and norms do not add up as the arrays do."
 
 
 class Sheet:
     """Where everything stands on the page."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph, self.results = graph, set(graph.flow.tape.results)
         labels = [graph.label(x) for x in (*graph.nodes, *graph.shared)]
         self.box = max(BOX, 14 + 8 * max(map(len, labels)))
         lane, column = self._lanes(), {x: c for c, members in graph.columns.items() for x in members}
@@ -63,9 +67,17 @@ class Sheet:
             self.left[name] = right
             right += (1 + max(self.rank[x] for x in members)) * (self.box + GAP)
             self.right[name] = right
-        self.end = right if not self.rows or math.inf in graph.columns else right + self.box + GAP  # and their sums
-        self.legend = LEGEND[: 3 if self._boundaries() else 2]
-        self.width = max(self.end + 8, 20 + 7 * len(NOTE) + sum(52 + 7 * len(text) for _, text in self.legend))
+        self.end = right  # and there their sums, with what no step of the drawing gives
+        if self.rows:
+            after = self.right[math.inf] - self.left[math.inf] if math.inf in graph.columns else 0.0
+            self.end += max(0.0, (self.box + GAP if graph.steps is None else 220) - after)
+        self.said = [said for said in LEGEND if said not in ("cut", "held")]
+        self.said += ["cut"] * bool(self._boundaries()) + ["held"] * bool(graph.flow.holding & set(graph.nodes))
+        arrays = any(x.size > 1 for x in (*graph.nodes, *graph.shared))
+        self.notes = [NOTES + NORMS * arrays]
+        if graph.steps is not None:
+            self.notes.append(f"Of the steps only {graph.steps[0]} to {graph.steps[1]} are drawn.")
+        self.width = max(self.end + 8, 20 + 6.2 * max(map(len, self.notes)))
         self.row = self._rows(lane, column)
         self.standing: dict[int, list[float]] = {}  # in each row, from left to right
         for x in sorted(graph.nodes, key=self.place):
@@ -111,7 +123,7 @@ class Sheet:
         parts = [*self._columns(), *map(self._edge, self.graph.edges), *map(self._node, self.graph.nodes)]
         bottom = self.bottom + (24 + 22 * len(self.rows) if self.rows else 0)
         parts += [*self._ledger(), *self._cuts(), *self._legend(bottom + 18)]
-        width, height = f"{self.width:.0f}", f"{bottom + 34:.0f}"
+        width, height = f"{self.width:.0f}", f"{bottom + 34 + 18 * len(self.notes):.0f}"
         # a page that this stands in has its own rules: these hold within
         style = "".join(f".unrolled {rule}\n" for rule in STYLE.strip().split("\n"))
         start = f'<svg xmlns="http://www.w3.org/2000/svg" class="unrolled" width="{width}" height="{height}" '
@@ -135,8 +147,8 @@ class Sheet:
         out, into = (1, 1) if x1 < x2 else (-1, -1) if x1 > x2 else (1, -1)  # to the right, or to the left
         ends = [(x1 + self.box * (out > 0), y1 + HEIGHT / 2), (x2 + self.box * (into < 0), y2 + HEIGHT / 2)]
         between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
-        if e.credit is None:
-            said, tip = "the value crosses, the credit does not", 6
+        if e.credit is None or not e.credit.any():
+            said, tip = "the value crosses, the credit does not" if e.credit is None else "credit 0", 6
             look, head = 'class="edge value"', 'class="value-head"'
         else:
             ends.reverse()
@@ -167,7 +179,7 @@ class Sheet:
 
     def _node(self, t: Tensor) -> str:
         x, y = self.place(t)
-        result = " result" if t in set(self.graph.flow.tape.results) else ""
+        result = " result" if t in self.results else " held" if t in self.graph.flow.holding else ""
         lines = [("name", self.graph.label(t)), ("", short(t._array)), ("credit", self.graph.gradient(t))]
         texts = [
             f'<text class="{kind}" x="{x + self.box / 2:.0f}" y="{y + 15 + 13.5 * k:.1f}">{html.escape(text)}</text>'
@@ -194,8 +206,7 @@ class Sheet:
                     middle, text = (left + self.right[step]) / 2, by_step.get(step, "—")
                     yield f'<text class="credit" x="{middle:.0f}" y="{y:.0f}">{text}</text>'
             rest = f"+ {by_step[None]} " if None in by_step else ""
-            middle = self.end - (75 if rest else 52)
-            yield f'<text class="credit name" x="{middle:.0f}" y="{y:.0f}">{rest}= {short(total)}</text>'
+            yield f'<text class="credit name right" x="{self.end - 4:.0f}" y="{y:.0f}">{rest}= {short(total)}</text>'
 
     def _cuts(self) -> list[str]:
         return [
@@ -208,10 +219,11 @@ class Sheet:
         """Where the cuts between steps that are drawn lie."""
         return [self.left[after] for before, after in self.graph.flow.cut if {before, after} <= self.left.keys()]
 
-    def _legend(self, y: float) -> list[str]:
-        parts, x = [], 12
-        for look, text in self.legend:
-            parts.append(f'<path {look} d="M{x} {y - 4:.0f}h30"/>')
-            parts.append(f'<text class="left" x="{x + 36}" y="{y:.0f}">{text}</text>')
-            x += 52 + 7 * len(text)
-        return [*parts, f'<text class="left credit" x="{x}" y="{y:.0f}">{NOTE}</text>']
+    def _legend(self, y: float) -> Iterator[str]:
+        x = 12
+        for said in self.said:
+            yield LEGEND[said].format(x, f"{y - 4:.0f}", f"{y - 10:.0f}")
+            yield f'<text class="left" x="{x + 36}" y="{y:.0f}">{said}</text>'
+            x += 52 + 7 * len(said)
+        for k, note in enumerate(self.notes, start=1):
+            yield f'<text class="quiet left" x="12" y="{y + 18 * k:.0f}">{note}</text>'
