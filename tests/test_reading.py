@@ -783,12 +783,15 @@ def test_states_of_several_layers_are_told_apart_by_scope():
     net = tg.nn.RNN(1, 1, layers=2, rng=0)
     outputs, _ = net(np.ones((3, 1)))
     flow = tg.Tape(outputs.sum().named("L")).flow()
+    with pytest.raises(ValueError, match=r"2 tensors are named 'A': say which, as one of layer0.A, layer1.A"):
+        flow["A"]
+    assert "Each use of layer0.A," in str(flow.table("layer0.h", "layer0.A"))
     with pytest.raises(ValueError, match=r"layer0\.h") as error:
         flow.table("h", net.cells[0][0].A)
     assert "layer1.h" in str(error.value)
     table = flow.table("layer1.h", net.cells[1][0].b)
     assert table.column("step") == (1, 2, 3, "sum")
-    assert table.rows[-1][3] == "= ∂L/∂b"
+    assert table.rows[-1][3] == "= ∂L/∂layer1.b"
 
 
 def test_a_cut_between_labels_that_are_apart_is_between_neighbours():
@@ -850,6 +853,21 @@ def test_the_output_gate_exposes_the_cell_and_leaves_it_alone(output, hidden):
         lstm.set_gate(gate, W=0.0, U=0.0, b=b)
     h, (_, c) = lstm([0.0], tg.nn.LSTMState(tg.Tensor([0.0]), tg.Tensor([0.3])))
     assert (c.item(), h.item()) == (0.3, hidden)
+
+
+def test_what_is_held_may_be_named_and_one_cut_needs_no_list():
+    outputs, _state = tg.nn.LSTM(1, 2, rng=0)(np.ones((3, 1)))
+    tape = tg.Tape(outputs.sum().named("L"))
+    held = tape.flow(holding=list(tape.find("h")))
+    for holding in ("h", ["h"], "layer0.h", [*tape.find("h")[:-1], tape.find("h", 3)]):
+        assert (tape.flow(holding=holding)["A"] == held["A"]).all()
+    assert not (held["A"] == tape.flow()["A"]).all()
+    with pytest.raises(ValueError, match=r"no tensor on this tape is named 'z'"):
+        tape.flow(holding=["z"])
+    assert tape.flow(cut=(2, 3)).cut == tape.flow(cut=[(2, 3)]).cut == ((2, 3),)
+    assert tape.flow(cut=((1, 2), (2, 3))).cut == ((1, 2), (2, 3))
+    with pytest.raises(ValueError, match=r"as in \(2, 3\); got \(3, 4\)"):
+        tape.flow(cut=(3, 4))
 
 
 # Pages and examples --------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ def test_tables_of_a_flow_hold_numbers_and_print_norms_with_six_digits():
     assert table.columns == ("step", "‖h before‖", "‖h‖", "‖∂L/∂h‖", "‖contribution to ∂L/∂w‖")
     assert table.rows[0][4] == np.linalg.norm(flow.uses(w)[0].contribution)
     assert table.texts()[0][4] == f"{table.rows[0][4]:.6g}"
-    assert table.rows[-1][-2:] == ("= ∂L/∂w", np.linalg.norm(flow[w]))
+    assert table.rows[-1][-2:] == ("= ‖∂L/∂w‖", np.linalg.norm(flow[w]))
     one = flow.table("h", w, entry=(0, 1), precision=3)
     assert one.columns[-1] == "contribution to ∂L/∂w[0, 1]"
     assert one.column(one.columns[-1])[-1] == flow[w][0, 1]

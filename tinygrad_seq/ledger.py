@@ -191,7 +191,7 @@ class Uses(list[Use]):
             ("step", "goes into", "operation", "argument", incoming, heading("contribution", self.tensor, entry)),
             [
                 *((u.step, u.name, u.operation, u.argument, look(u.incoming), contributed[u.arrival]) for u in self),
-                ("sum", "", "", "", "", look(total, entry)),
+                ("‖sum‖" if entry is None and self.tensor.size > 1 else "sum", "", "", "", "", look(total, entry)),
             ],
             f"Each use of {self.tensor.label()}",
             foot=1,

@@ -285,8 +285,8 @@ class Tape(Sequence[Tensor]):
         """One reading backward: the gradient of everything on the tape.
 
         `seed`: where the results are not scalars, what they start with (a sequence of seeds for several results).
-        `holding`: tensors treated as constants, into which nothing flows. `cut=[(2, 3)]`: no credit crosses the
-        boundary between steps 2 and 3, as if every tensor that crosses it had been detached.
+        `holding`: tensors, or names, treated as constants, into which nothing flows. `cut=[(2, 3)]`: no credit crosses
+        the boundary between steps 2 and 3, as if every tensor that crosses it had been detached.
         """
         return Flow(self, seed, holding, cut)
 
@@ -352,8 +352,11 @@ class Flow:
     def __init__(self, tape: Tape, seed: Any, holding: Iterable[Tensor], cut: Iterable[tuple[int, int]]) -> None:
         self.tape = tape
         order = tape.recorded()
-        self.holding = on_tape(holding, order)
-        self.cut = tuple(self._boundary(boundary) for boundary in (cut if isinstance(cut, Iterable) else (cut,)))
+        named = [holding] if isinstance(holding, (Tensor, str)) else list(holding)
+        found = [tape.find(x) if isinstance(x, str) else [x] for x in named]
+        self.holding = on_tape([x for part in found for x in part], order)
+        one = isinstance(cut, tuple) and len(cut) == 2 and not any(isinstance(part, Iterable) for part in cut)
+        self.cut = tuple(map(self._boundary, [cut] if one or not isinstance(cut, Iterable) else cut))
         self._crosses = self._may_cross if self.holding or self.cut else None
         self._seeds = seeded(tape.results, seed)
         self._arrived = sweep(order, dict(self._seeds), self._crosses)
@@ -388,6 +391,9 @@ class Flow:
     def _tensor(self, x: Tensor | str) -> Tensor:
         if isinstance(x, str):
             found: list[Tensor] = self.tape.find(x)
+            places = sorted({f"{y.scope}.{y.name}" for y in found})
+            if len(places) > 1:
+                raise ValueError(f"{len(found)} tensors are named {x!r}: say which, as one of {', '.join(places)}")
             if len(found) > 1:
                 steps = [y.step for y in found if y.step is not None]
                 where = f" (steps {_spans(steps)})" if steps else ""
@@ -410,6 +416,11 @@ class Flow:
             raise ValueError(f"several tensors at a step are named {name!r}; say which with a scope: {scopes}")
         starts = [x for x in found if x.step is None and x._number < states[0]._number]
         return starts[-1] if starts else None, states
+
+    def _name(self, x: Tensor) -> str:
+        """Its name, with its scope where that tells it from others on this tape."""
+        scopes = {y.scope for y in self.tape._members if y.name == x.name}
+        return f"{x.scope}.{x.name}" if x.name and len(scopes) > 1 else x.name or "it"
 
     def _rate(self, x: str) -> str:
         results = self.tape.results
@@ -499,9 +510,10 @@ class Flow:
                 None if x is None or x not in self._arrived else look(self[x]),
                 contributed.get(step),
             ))  # fmt: skip
-        name = w.name or "it"
+        name = self._name(w)
         mark = "=" if total.tobytes() == self[w].tobytes() else "≠"
-        rows.append(("sum", "", "", f"{mark} {self._rate(name)}", look(total, entry)))
+        kind = "‖sum‖" if entry is None and w.size > 1 else "sum"
+        rows.append((kind, "", "", f"{mark} {heading(self._rate(name), w, entry)}", look(total, entry)))
         heads = [heading(text, states[0]) for text in (f"{state} before", state, self._rate(state))]
         columns = ("step", *heads, heading(f"contribution to {self._rate(name)}", w, entry))
         precision = digits(precision, states[0].size > 1 or (entry is None and w.size > 1))
@@ -581,10 +593,10 @@ class Flow:
             total = total + subtotal
             row[:] = [contributed.get(step, 0) for step in steps]
         whole_of_it = np.allclose(total, self[w], rtol=1e-5, atol=1e-6 * np.abs(self[w]).max(initial=0))
-        name = w.name or "it"
-        title = f"What each loss sends to the uses of {name} at each step"
-        title += ", norms" if w.size != 1 and entry is None else ""
-        title += f"; the sum is {self._rate(name)}" if whole_of_it else "; some credit passes by these losses"
+        name, norms = self._name(w), w.size != 1 and entry is None
+        title = f"What each loss sends to the uses of {name} at each step" + ", norms" * norms
+        adds_up = "the arrays, not their norms, add up to" if norms else "the sum is"
+        title += f"; {adds_up} {self._rate(name)}" if whole_of_it else "; some credit passes by these losses"
         labels = [called((y, (...,))) for y in sources]
         return Matrix(matrix, labels, ["no step" if s is None else f"step {s}" for s in steps], title)
 
@@ -615,9 +627,10 @@ class Flow:
         leaves = [x for x in self.tape.leaves if x.requires_grad]
         foot = [("", f"gradient of {self.tape.called(x)}", shown(self[x]), "", "", "", "") for x in leaves]
         columns = ("step", "operation", "came in", "factor", "which is", "sent", "to")
-        return str(
-            Table(columns, [*rows, *foot], "The backward pass, from the last operation to the first", len(foot), 6)
-        )
+        title = "The backward pass, from the last operation to the first"
+        if any(visit.incoming.size > 1 for visit in self.steps()):
+            title += " (factor: of arrays the norm of what was sent / of what came in)"
+        return str(Table(columns, [*rows, *foot], title, len(foot), 6))
 
     def diagnose(self, x: Tensor | str, claimed: Any, rtol: float | None = None) -> list[str]:
         """The usual mistakes that give exactly this wrong gradient of x on this tape, the simplest first.

@@ -159,7 +159,7 @@ def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> dict[Te
         if not y._requires:
             raise ValueError(
                 f"{y.label()} is a constant: nothing that it was computed from requires a gradient (or it was "
-                "computed under no_grad, or detached). Set requires_grad=True on a leaf before the forward pass"
+                "computed under no_grad, or detached, or by a replay). Set requires_grad=True on a leaf before all that"
             )
         if given is None and y.size != 1:
             raise ValueError(f"{y.label()} has shape {y.shape} and needs a seed of it, or .sum() or .mean() before it")

@@ -84,7 +84,7 @@ class Tensor(Signatures):
         """
         if CONTEXT.get().tracing and (self._number or not self._where.tracing):  # else it was made meanwhile
             raise RuntimeError(
-                f"{self.label()} was read while a replay was recorded and would be frozen: return it as an extra"
+                f"{self.label()} was read while a replay was recorded: choose with tg.where, or return it as an extra"
             )
         view = self._array.view()
         view.flags.writeable = False
