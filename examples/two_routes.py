@@ -49,12 +49,11 @@ tape = tg.Tape(h4)
 chain = tape.flow().chain("h")
 print("the states:", *outputs.data.ravel(), "\n")
 print(chain)
+gone = 1 - chain.column("left")[-1]
 print(
-    f"\nAfter three steps {1 - chain.column('left')[-1]:.0%} of the signal is gone. What is left at the first reading, a"
+    f"\nAfter three steps {gone:.0%} of the signal is gone. What is left at the first reading, a fourth step back, is"
 )
-print(
-    f"fourth step back, is {tape.flow()[xs][0, 0]:.6f}. Each factor is 0.8 (1 - h^2) with the h of the later step, so"
-)
+print(f"{tape.flow()[xs][0, 0]:.6f}. Each factor is 0.8 (1 - h^2) with the h of the later step, so")
 print("that of the states 2, 3 and 4 the largest, 0.54 at step 2, has the smallest factor: tanh is flat there.")
 assert np.allclose(
     outputs.data.ravel(), [0.7615941559557649, 0.5436167801938202, 0.4094026872592417, 0.3162925641545064], rtol=1e-15
