@@ -49,6 +49,7 @@ class Line(NamedTuple):
     options: Mapping[str, Any]
     step: int | None
     unnamed: bool
+    back: bool  # on the way back
 
 
 class Listing:
@@ -73,6 +74,7 @@ class Listing:
                 self.constants[self._symbol(x, "constant")] = x._array
         self.lines: list[Line] = []
         called = {y: name for name, y in results.items() if y not in gradient_of}
+        forward = max(y._number for y in called)
         for t in operations:
             if t in gradient_of and gradient_of[t] in self._symbols:
                 symbol = self._symbol(t, f"g_{self._symbols[gradient_of[t]]}")
@@ -80,7 +82,7 @@ class Listing:
                 symbol = self._symbol(t, called.get(t, f"v{len(self.lines) + 1}"))
             arguments = [self._argument(x, a) for x, a in zip(t._inputs, t._arrays, strict=True)]
             unnamed = symbol == f"v{len(self.lines) + 1}"
-            self.lines.append(Line(symbol, t._operation, arguments, t._options, t.step, unnamed))
+            self.lines.append(Line(symbol, t._operation, arguments, t._options, t.step, unnamed, t._number > forward))
         self.results = {name: self._symbols[y] for name, y in results.items()}
         self._symbols.clear()  # its tensors hold every array that the recording computed
 
@@ -110,10 +112,13 @@ class Listing:
 
     def source(self) -> str:
         """`def step(inputs, parameters): ... return results`, after the functions and constants that it needs."""
-        body = [
-            f"    {symbol} = {text}" if step is None else f"    {f'{symbol} = {text}'.ljust(COLUMN)}  # step {step}"
-            for symbol, text, step in self._statements()
-        ]
+        body, back = list[str](), False
+        for line, text in self._statements():
+            if line.back and not back:
+                body.append("    # The way back")
+                back = True
+            said = f"{line.symbol} = {text}"
+            body.append("    " + (said if line.step is None else f"{said.ljust(COLUMN)}  # step {line.step}"))
         functions = _functions_of(line.operation for line in self.lines)
         unknown = sorted({_called(line.operation) for line in self.lines if _is_unknown(line.operation)})
         heads = ["import numpy as np"] + [f"# To be defined before this runs: {', '.join(unknown)}"] * bool(unknown)
@@ -122,8 +127,8 @@ class Listing:
         head = f"def step({', '.join([*self.inputs, *self.parameters])}):"
         return "\n".join([*heads, "\n", head, *body, f"    return {', '.join(self.results.values())}", ""])
 
-    def _statements(self) -> Iterator[tuple[str, str, int | None]]:
-        """(symbol, expression, step): a value without a name that is read once stands where it is read."""
+    def _statements(self) -> Iterator[tuple[Line, str]]:
+        """A line and its expression: a value without a name that is read once stands where it is read."""
         reads = Counter(argument for line in self.lines for argument in line.arguments)
         reads.update(2 * list(self.results.values()))
         waiting: dict[str, str] = {}
@@ -133,7 +138,7 @@ class Listing:
             if reads[line.symbol] == 1 and line.unnamed and len(text) < 40 and (name in INFIX or name in UNARY):
                 waiting[line.symbol] = f"({text})" if name in INFIX or name == "negative" else text
             else:
-                yield line.symbol, text, line.step
+                yield line, text
 
 
 def _bare(text: str) -> str:

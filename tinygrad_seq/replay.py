@@ -50,6 +50,7 @@ class Program:
     step(x, w):
         v1 = w * x
         loss = np.square(v1)
+        # The way back
         g_v1 = constant * (2 * v1)
         g_w = g_v1 * x
         return loss, g_w
