@@ -62,6 +62,9 @@ class Cell(Module):
     A cell of your own needs no base class but Module: `initial_state(batch_shape)` and `cell(x, state) -> (h, state)`
     are all that `unroll`, the stacks and the checks ask for. `mask`, where it is given, is multiplied into h_prev where
     the gates read it (recurrent dropout).
+
+    For the cells here, `joined` are the gates whose weights stand side by side in A and b, and `hidden` is the width of
+    h, d or less.
     """
 
     gates: tuple[str, ...] = ()
@@ -69,7 +72,6 @@ class Cell(Module):
     def __init__(
         self, joined: tuple[str, ...], m: int, d: int, hidden: int, rng: Any, dtype: DTypeLike, learned_state: bool
     ) -> None:
-        """`joined`: the gates whose weights stand side by side in A and b. `hidden`: the width of h, d or less."""
         self.m, self.d, self.hidden = width(self, "m", m, 0), width(self, "d", d), width(self, "projection", hidden)
         blocks = [np.vstack([glorot(rng, m, d, dtype), orthogonal(rng, hidden, d, dtype)]) for _ in joined]
         self.A = Tensor(np.hstack(blocks), requires_grad=True, name="A")

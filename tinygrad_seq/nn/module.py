@@ -34,7 +34,7 @@ class Module:
     training: bool = True
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """What the module computes: each kind of module says so itself."""
+        """What the module computes: see the text of its class."""
         raise TypeError(f"{type(self).__name__} does not say what it computes: define __call__ (there is no forward)")
 
     def tensors(self) -> dict[str, Tensor]:
