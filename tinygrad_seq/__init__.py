@@ -10,6 +10,7 @@ from .compositions import (
     transpose, var,
 )  # fmt: skip
 from .fit import Training, fit, interruptible
+from .jacobians import hvp, jacobian, state_jacobian
 from .ledger import Use
 from .nn.unrolling import detach
 from .ops import (
@@ -18,7 +19,7 @@ from .ops import (
     sin, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tanh, where,
 )  # fmt: skip
 from .primitive import Part, enable_grad, no_grad, primitive, scope, step
-from .reading import Flow, Tape, hvp, jacobian, state_jacobian
+from .reading import Flow, Tape
 from .replay import Program, Replay, replay
 from .see import Drawing, Page, draw, explore
 from .table import Matrix, Table
