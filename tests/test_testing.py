@@ -207,6 +207,22 @@ def test_a_kink_nearby_is_no_fault(distance):
         check_grads(scaled(tg.abs, 1.01), [distance])
 
 
+@pytest.mark.parametrize(
+    "function", [tg.sign, lambda x: tg.where(x > 0.0, x + 1.0, x), lambda x: x * tg.sign(x + 0.0) * 0.0 + tg.sign(x)]
+)
+def test_a_jump_is_no_wrong_gradient(function):
+    at = np.array([0.0, 0.7])
+    with pytest.raises(NotDifferentiableError, match=r"\[0\] = 0: it jumps there, the gradient says"):
+        check_grads(function, at)
+    check_grads(function, at, kinks=True)
+    check_grads(function, at + 0.1)
+    steep = lambda x: tg.tanh(1e4 * x) * 1e-3  # no jump, and wrong by a tenth
+    wrong = tg.primitive(lambda x: np.tanh(1e4 * x), lambda g, y, x: 0.9e4 * g * (1 - y * y), name="steep")
+    check_grads(steep, np.array([0.0, 1e-5]))
+    with pytest.raises(WrongGradientError):
+        check_grads(wrong, np.array([0.0, 1e-5]), kinks=True)
+
+
 def test_at_a_kink_the_gradient_is_not_blamed():
     with pytest.raises(NotDifferentiableError, match=r"slope is .* on the left and .* on the right, the gradient says"):
         check_grads(tg.relu, [0.0, 1.0])

@@ -493,9 +493,10 @@ def _refuse(
         if sides is None or not _between(float(a[index]), sides, float(floors[index])):
             faults.append((index, slope))
         elif not settings.kinks:
+            slopes = f"the slope is {sides[0]:.6g} on the left and {sides[1]:.6g} on the right"
             bent = bent or (
-                f"{label}{_place(index)} = {float(arrays[k][index]):.6g}: the slope is {sides[0]:.6g} on the left and "
-                f"{sides[1]:.6g} on the right, the gradient says {float(a[index]):.6g}"
+                f"{label}{_place(index)} = {float(arrays[k][index]):.6g}: "
+                f"{'it jumps there' if np.isinf(sides).all() else slopes}, the gradient says {float(a[index]):.6g}"
             )
     if not faults:
         if bent:

@@ -149,16 +149,19 @@ def central_slopes(function: Function, arrays: Sequence[Array], direction: Seque
 
 
 def kink(function: Function, arrays: Sequence[Array], direction: Sequence[Any]) -> tuple[float, float] | None:
-    """The slopes to the left and to the right where they differ however small the step: f has a kink here."""
+    """The slopes to the left and to the right where they differ however small the step: f has a kink here. Where f
+    jumps, any slope lies between them: from -inf to inf."""
     here, size = function.weighed(arrays)
-    gaps, slopes = [], (0.0, 0.0)
+    sides = []
     for h in (1e-5, 1e-7):
         right = float(function.weighed(along(direction, arrays, h))[0] - here) / h
         left = float(here - function.weighed(along(direction, arrays, -h))[0]) / h
-        slopes = (left, right)
-        gaps.append(abs(right - left))
+        sides.append((left, right))
+    if not np.isfinite(sides[1]).all():
+        return sides[1]
     noise = 100 * function.eps * max(size, function.scale) / 1e-7
-    if not np.isfinite(slopes).all():
-        return slopes
-    bent = gaps[1] > 0.3 * gaps[0] and gaps[1] > noise + 1e-3 * max(abs(slopes[0]), abs(slopes[1]))
-    return slopes if bent else None
+    if any(abs(near) > max(30 * abs(far), noise) for far, near in zip(*sides, strict=True)):
+        return -np.inf, np.inf
+    gaps = [abs(right - left) for left, right in sides]
+    bent = gaps[1] > 0.3 * gaps[0] and gaps[1] > noise + 1e-3 * max(map(abs, sides[1]))
+    return sides[1] if bent else None
