@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +42,13 @@ class Graph:
         named = [t for t in order if t.name or t in results]
         if everything or len(named) <= len(results):
             named = order
-        edges = _edges(flow, order, {*leaves, *named})
-        readers = Counter((e.source, e.target.step) for e in edges)
-        often = Counter(x for x, _ in readers if x._operation is None)
-        self.shared = [x for x in leaves if often[x] > 1]
+        read_at: dict[Tensor, set[int | None]] = {}
+        for t in order:
+            for x in t._inputs:
+                if isinstance(x, Tensor):
+                    read_at.setdefault(x, set()).add(t.step)
+        self.shared = [x for x in leaves if len(read_at.get(x, ())) > 1]
+        edges = _edges(flow, [t for t in order if _within(t, steps)], {*leaves, *named})
         hidden = {*self.shared, *(x for x in (*leaves, *named) if not _within(x, steps))}
         self.edges = [e for e in edges if e.source not in hidden and e.target not in hidden]
         joined = results.union(*((e.source, e.target) for e in self.edges))
@@ -57,12 +59,9 @@ class Graph:
         if not self.nodes:
             raise ValueError(f"there is nothing to draw at steps {steps}: {tape!r}")
         first = next((t._number for t in order if t.step is not None), None)
-        read_at: dict[Tensor, list[int | None]] = {}
-        for e in self.edges:
-            read_at.setdefault(e.source, []).append(e.target.step)
         self.columns: dict[float, list[Tensor]] = {}
         for x in self.nodes:
-            self.columns.setdefault(_column(x, first, read_at.get(x, [])), []).append(x)
+            self.columns.setdefault(_column(x, first, read_at.get(x, set())), []).append(x)
         self.columns = dict(sorted(self.columns.items()))
 
     def label(self, x: Tensor) -> str:
@@ -77,7 +76,7 @@ class Graph:
         return short(self.flow[x]) if x in self.flow._arrived else "—"
 
 
-def _column(x: Tensor, first: int | None, read_at: Sequence[int | None]) -> float:
+def _column(x: Tensor, first: int | None, read_at: Set[int | None]) -> float:
     """Where a tensor stands: at its step; what belongs to none, before the steps if they read it or it was computed
     before them, else after them."""
     if x.step is not None:
@@ -90,10 +89,10 @@ def _within(x: Tensor, steps: tuple[int, int] | None) -> bool:
     return steps is None or x.step is None or steps[0] <= x.step <= steps[1]
 
 
-def _edges(flow: Flow, order: Sequence[Tensor], drawn: set[Tensor]) -> list[Edge]:
+def _edges(flow: Flow, targets: Sequence[Tensor], drawn: set[Tensor]) -> list[Edge]:
     """Between what is drawn, through what is not; the credit of each by a pass from its target alone."""
     found = []
-    for t in order:
+    for t in targets:
         if t not in drawn:
             continue
         behind, seen, sources = [t], {t}, dict[Tensor, None]()
