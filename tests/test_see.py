@@ -1,6 +1,8 @@
 """Drawings say what the tape says: every edge is a dependence, and the credit on the edges adds up to the gradient."""
 
+import cProfile
 import math
+import pstats
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -303,17 +305,17 @@ def test_some_steps_of_many():
         tg.draw(states, steps=(8, 9))
 
 
-def test_a_long_graph_is_drawn_in_time_that_grows_with_its_length():
+@pytest.mark.parametrize(
+    ("options", "steps"), [({}, 100), ({"layers": 2, "bidirectional": True}, 30)], ids=["one layer", "two layers"]
+)
+def test_a_long_graph_is_drawn_in_time_that_grows_with_its_length(options, steps):
     def calls(steps):
-        import cProfile
-        import pstats
-
-        loss = tg.nn.LSTM(1, 2, rng=0)(np.ones((steps, 1)))[1][0][0].h.sum().named("L")
+        loss = tg.nn.LSTM(1, 2, rng=0, **options)(np.ones((steps, 1)))[0].sum().named("L")
         with cProfile.Profile() as profile:
             tg.draw(loss).svg()
         return pstats.Stats(profile).total_calls
 
-    assert calls(400) < 2.2 * calls(200)
+    assert calls(2 * steps) < 2.4 * calls(steps)
 
 
 def test_what_is_not_finite_is_drawn_all_the_same():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..ledger import look
+from ..ops import concat_, getitem, stack_
+from ..planning import elementwise
 from ..reading import Flow
 from ..signatures import Array
 from ..table import number
@@ -95,28 +97,58 @@ def _edges(flow: Flow, targets: Sequence[Tensor], drawn: set[Tensor]) -> list[Ed
     for t in targets:
         if t not in drawn:
             continue
-        behind, seen, sources = [t], {t}, dict[Tensor, None]()
-        for u in behind:  # the list grows as it is walked
-            for x in u._inputs:
-                if isinstance(x, Tensor) and x in drawn:
-                    sources[x] = None
-                elif isinstance(x, Tensor) and x._operation is not None and x not in seen:
-                    seen.add(x)
-                    behind.append(x)
-        behind.sort(key=lambda u: u._number)
+        behind, sources, followed = _behind(t, drawn)
         arrived: dict[Tensor, Any] = {}
         if (g := flow._arrived.get(t)) is not None:
 
-            def crosses(u: Tensor, i: int, seen: set[Tensor] = seen) -> bool:
-                return u in seen and (flow._crosses is None or flow._crosses(u, i))
+            def crosses(u: Tensor, i: int, followed: set[tuple[Tensor, int]] = followed) -> bool:
+                return (u, i) in followed and (flow._crosses is None or flow._crosses(u, i))
 
             arrived = sweep(list(behind), {t: np.array(g)}, crosses)
-        # What reads one step out of a stacked sequence was not computed from the others.
+        # What reads a part of a joined sequence was not computed from the other parts.
         silent = [x for x in sources if x._requires and (x not in arrived or not arrived[x].any())]
         seen_at_all = who_sees_whom(behind, [(t, (...,))], [(x, (...,)) for x in silent])
         unread = {x for x, read in zip(silent, seen_at_all[0], strict=True) if not read}
         found += [Edge(x, t, np.array(arrived[x]) if x in arrived else None) for x in sources if x not in unread]
     return found
+
+
+def _behind(t: Tensor, drawn: set[Tensor]) -> tuple[list[Tensor], list[Tensor], set[tuple[Tensor, int]]]:
+    """The operations behind t up to what is drawn, as recorded; what is drawn there; the edges (operation, input).
+
+    Of a sequence that was stacked from its steps, whoever reads step k is followed to step k alone: else a drawing of
+    layers above one another would look at all steps from each.
+    """
+    waiting: list[tuple[Tensor, int | None]] = [(t, None)]  # k: only the k-th entry along the first axis is read
+    seen: set[tuple[Tensor, int | None]] = {(t, None)}
+    sources, followed = dict[Tensor, None](), set[tuple[Tensor, int]]()
+    for u, k in waiting:  # the list grows as it is walked
+        for i, part in _inputs(u, k):
+            x = u._inputs[i]
+            followed.add((u, i))
+            if x in drawn:
+                sources[x] = None
+            elif x._operation is not None and (x, part) not in seen:
+                seen.add((x, part))
+                waiting.append((x, part))
+    behind = sorted({u for u, _ in waiting}, key=lambda u: u._number)
+    return behind, list(sources), followed
+
+
+def _inputs(u: Tensor, k: int | None) -> Iterator[tuple[int, int | None]]:
+    """The inputs of an operation that its k-th entry needs (all: None), and which of their entries."""
+    inputs = [(i, x) for i, x in enumerate(u._inputs) if isinstance(x, Tensor)]
+    axis = u._options.get("axis", 0)
+    if u._operation is getitem and k is None:
+        first = u._options["index"][0]
+        k = range(len(inputs[0][1]))[first] if isinstance(first, int) else None
+        yield inputs[0][0], k
+    elif k is not None and u._operation is stack_ and axis == 0:
+        yield from ((i, None) for i, _ in inputs if i == k)
+    else:
+        along = k is not None and (elementwise(u._operation) or (u._operation is concat_ and axis % u.ndim != 0))
+        for i, x in inputs:
+            yield i, k if along and x.shape[:1] == u.shape[:1] and x.ndim == u.ndim else None
 
 
 def printable(text: str) -> str:
