@@ -1,14 +1,17 @@
 """What the documentation says is true: every example of a public text, and every block of Python on every page.
 
 A page is one namespace. Blocks marked `python` are run in order: those with `>>>` are checked against the output that
-they show, the others must not fail. A word after `python` names a module that the block needs (an optional extra): the
+they show, the others must not fail, and print what stands in a block of text directly below them. The pages in SHOWN
+show all that they print. A word after `python` names a module that the block needs (an optional extra): the
 block is run where that is installed. Warnings are errors.
 """
 
+import contextlib
 import doctest
 import importlib
 import importlib.util
 import inspect
+import io
 import pkgutil
 import re
 import textwrap
@@ -26,6 +29,8 @@ from tinygrad_seq.testing import profiles
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^([ ]*)(`{3,})python[ ]*([^\n]*)\n(.*?)^\1\2[ ]*$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN = {"elmo.md", "reading.md"}
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +113,11 @@ def run(page: Path) -> int:
             check(test)
             namespace.update(test.globs)
         else:  # the empty lines put the block at its place on the page, for who reads the traceback
-            exec(compile("\n" * line + source, str(page), "exec"), namespace)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile("\n" * line + source, str(page), "exec"), namespace)
+            shown = PRINTED.match(text, block.end())
+            if shown or page.name in SHOWN:
+                assert printed.getvalue() == (shown[1] if shown else ""), f"{page.name}, line {line}"
     return count
 
 
@@ -125,12 +134,24 @@ def test_every_block_of_a_page_is_true(page: Path) -> None:
         ("```python\nx = 1\n```\n\n```python\n>>> x\n2\n```\n", AssertionError),
         ("```python\nimport numpy as np\nnp.log(np.zeros(1))\n```\n", RuntimeWarning),
         ("````python\nraise KeyError\n````\n", KeyError),
+        ("```python\nprint(1)\n```\n```text\n2\n```\n", AssertionError),
     ],
 )
 def test_a_page_that_is_wrong_fails(page: str, error: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(page, "utf-8")
     with pytest.raises(error):
         run(tmp_path / "page.md")
+
+
+@pytest.mark.parametrize("below", ["", "```text\n1\n```\n", "```text\n2\n```\n"])
+def test_a_page_that_shows_what_it_prints_shows_all_of_it(below: str, tmp_path: Path) -> None:
+    page = tmp_path / "reading.md"
+    page.write_text(f"```python\nprint(1)\n```\n{below}", "utf-8")
+    if "1" in below:
+        assert run(page) == 1
+    else:
+        with pytest.raises(AssertionError, match=r"reading\.md, line 1"):
+            run(page)
 
 
 def test_a_page_is_one_namespace_and_needs_what_it_says_it_needs(tmp_path: Path) -> None:
