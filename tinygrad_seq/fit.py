@@ -21,6 +21,7 @@ from .optim import Optimiser, clip_grad_norm
 from .primitive import no_grad
 from .reading import Tape
 from .replay import Replay
+from .replay import replay as replayed
 from .tensor import Tensor
 
 
@@ -116,7 +117,7 @@ def fit(
     ([1.0, 0.04, 0.0016], 0.504)
     """
     if replay and not isinstance(step, Replay):
-        step = Replay(step, None, stack_steps=False, programs=8)
+        step = replayed(step)
     total = len(batches) if updates is None and isinstance(batches, Sized) else updates
     if every < 1 or (resume and checkpoint is None) or (until is not None and evaluate is None):
         raise ValueError(f"fit needs every >= 1, got {every}; a checkpoint to resume from; and for until an evaluate")
