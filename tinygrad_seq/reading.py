@@ -480,8 +480,9 @@ class Flow:
         return f"Flow({self.tape!r}{held}{cut})"
 
     def __str__(self) -> str:
-        rows: list[Any] = []
+        rows, arrays = list[Any](), False
         for visit in self.steps():
+            arrays = arrays or visit.incoming.size > 1
             left: tuple[Any, ...] = (visit.step, self.tape.written(visit.tensor), shown(visit.incoming))
             for sent in visit.sent:
                 rows.append((*left, sent.factor, sent.rate, shown(sent.contribution), self.tape.called(sent.to)))
@@ -490,8 +491,7 @@ class Flow:
         foot = [("", f"gradient of {self.tape.called(x)}", shown(self[x]), "", "", "", "") for x in leaves]
         columns = ("step", "operation", "came in", "factor", "which is", "sent", "to")
         title = "The backward pass, from the last operation to the first"
-        if any(visit.incoming.size > 1 for visit in self.steps()):
-            title += " (factor: of arrays the norm of what was sent / of what came in)"
+        title += " (factor: of arrays the norm of what was sent / of what came in)" * arrays
         return str(Table(columns, [*rows, *foot], title, len(foot), 6))
 
     def diagnose(self, x: Tensor | str, claimed: Any, rtol: float | None = None) -> list[str]:
