@@ -33,8 +33,8 @@ class Watch:
         while names != len(self._names) + len(self._found):  # what is found may use further names
             names = len(self._names) + len(self._found)
             for thing in list(self._objects):
-                self._visit(value for _, value in _attributes(thing, self._names))
-        self._looks += [functools.partial(_state, thing, frozenset(self._names)) for thing in self._objects]
+                self._visit(_attributes(thing, self._names))
+        self._looks += [functools.partial(_attributes, thing, self._names) for thing in self._objects]
         self._seen = [(look, look()) for look in self._looks]
 
     def changed(self) -> bool:
@@ -68,12 +68,12 @@ class Watch:
             if "site-packages" in thing.__code__.co_filename:  # what others wrote does not change its own names
                 return []
             cells, home = thing.__closure__ or (), thing.__globals__
-            self._keep(lambda: [_content(cell) for cell in cells])
-            self._keep(lambda: [home.get(name) for name in own])
-            further = [*(_content(cell) for cell in cells), *(home.get(name) for name in own)]
+            looks: list[Look] = [lambda: [_content(cell) for cell in cells], lambda: [home.get(name) for name in own]]
+            self._looks += looks
+            further = [value for look in looks for value in look()]
             return [*further, *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
         if isinstance(thing, Module):
-            self._keep(lambda: list(vars(thing).values()))
+            self._looks.append(lambda: list(vars(thing).values()))
             parts = [part for value in vars(thing).values() for part in self._owned(value)]
             return [*parts, type(thing).__call__]
         if isinstance(thing, (list, tuple, dict)):  # for the objects in it; which these are is not looked at
@@ -88,12 +88,10 @@ class Watch:
         yield value
         if isinstance(value, (dict, list)) and id(value) not in self._found:
             self._found[id(value)] = value
-            self._keep(lambda: list(value.values() if isinstance(value, dict) else value))
-            for part in list(value.values() if isinstance(value, dict) else value):
+            look: Look = lambda: list(value.values() if isinstance(value, dict) else value)
+            self._looks.append(look)
+            for part in look():
                 yield from self._owned(part)
-
-    def _keep(self, look: Look) -> None:
-        self._looks.append(look)
 
 
 def _spaces(thing: Any) -> list[Any]:
@@ -103,8 +101,8 @@ def _spaces(thing: Any) -> list[Any]:
     return [*own, *(vars(kind) for kind in classes if not _is_settled(kind))]
 
 
-def _attributes(thing: Any, names: Any) -> list[tuple[str, Any]]:
-    """Those of a thing that are among these names, without running anything of it."""
+def _attributes(thing: Any, names: Any) -> list[Any]:
+    """Those of a thing that are among these names, in the order of the names, without running anything of it."""
     found: dict[str, Any] = {}
     for space in _spaces(thing):
         for name in names & space.keys():
@@ -112,11 +110,7 @@ def _attributes(thing: Any, names: Any) -> list[tuple[str, Any]]:
     for name, value in found.items():
         if inspect.ismemberdescriptor(value):  # a slot
             found[name] = getattr(thing, name, None)
-    return sorted(found.items(), key=lambda item: item[0])
-
-
-def _state(thing: Any, names: Any) -> list[Any]:
-    return [value for _, value in _attributes(thing, names)]
+    return [found[name] for name in sorted(found)]
 
 
 def _is_settled(thing: Any) -> bool:
