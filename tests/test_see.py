@@ -141,7 +141,7 @@ def test_what_no_step_reads_stands_beside_the_loss_and_not_across_the_steps():
     loss = head(net(np.ones((4, 2)))[0][-1]).sum().named("L")
     drawing = tg.draw(tg.Tape(loss).flow(cut=[(2, 3)]))
     place, (line,) = Sheet(drawing).place, Sheet(drawing)._boundaries()
-    carrying = [e for e in drawing.edges if e.credit is not None and e.credit.any()]
+    carrying = [e for e in drawing.edges if e.carries]
     assert {"W", "b"} <= {e.source.name for e in carrying}
     assert all(place(e.source)[0] > line for e in carrying)
     assert drawing.svg().count('class="edge" ') == len(carrying) + 1  # and the legend

@@ -49,7 +49,7 @@ class Drawing(Graph):
                 lines.append(f'    {ids[x]}["{text}"]')
             lines += ["  end"] if math.isfinite(column) else []
         for e in self.edges:
-            arrow = f'== "{short(e.credit)}" ==>' if e.credit is not None and e.credit.any() else "-.->"
+            arrow = f'== "{short(e.credit)}" ==>' if e.carries else "-.->"
             lines.append(f"  {ids[e.source]} {arrow} {ids[e.target]}")
         return "\n".join([*lines, ""])
 
@@ -63,8 +63,7 @@ class Drawing(Graph):
                 lines.append(f"    {ids[x]} [label={_quoted(chr(10).join(self.lines(x)))}]")
             lines += ["  }"] if math.isfinite(column) else []
         for e in self.edges:
-            carries = e.credit is not None and e.credit.any()
-            look = f"label={_quoted(short(e.credit))}" if carries else "style=dashed"
+            look = f"label={_quoted(short(e.credit))}" if e.carries else "style=dashed"
             lines.append(f"  {ids[e.source]} -> {ids[e.target]} [{look}]")
         return "\n".join([*lines, "}", ""])
 

@@ -31,9 +31,15 @@ class Edge:
     target: Tensor
     credit: Array | None
 
+    @property
+    def carries(self) -> bool:
+        """Whether any credit goes back."""
+        return self.credit is not None and bool(self.credit.any())
+
 
 class Graph:
-    """`nodes` (tensors) in `columns` (their steps), the `edges` between them, and what several steps read, `shared`."""
+    """`nodes` (tensors) in `columns` (their steps), the `edges` between them, and what several steps read, `shared`;
+    of these, `ledgers` are those that get a gradient."""
 
     def __init__(self, flow: Flow, steps: tuple[int, int] | None, everything: bool) -> None:
         if steps is not None and (not isinstance(steps, (tuple, list)) or len(steps) != 2):
@@ -50,6 +56,7 @@ class Graph:
                 if isinstance(x, Tensor):
                     read_at.setdefault(x, set()).add(t.step)
         self.shared = [x for x in leaves if len(read_at.get(x, ())) > 1]
+        self.ledgers = [x for x in self.shared if x.requires_grad]
         edges = _edges(flow, [t for t in order if _within(t, steps)], {*leaves, *named})
         hidden = {*self.shared, *(x for x in (*leaves, *named) if not _within(x, steps))}
         self.edges = [e for e in edges if e.source not in hidden and e.target not in hidden]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -137,9 +136,8 @@ def explore(of: Tape | Tensor, hold: str | None = None, steps: tuple[int, int] |
 
 def _frame(name: str, flow: Flow, whole: Flow, steps: tuple[int, int] | None) -> str:
     drawing = Drawing(flow, steps, everything=False)
-    wanted: Sequence[Tensor] = [x for x in drawing.shared if x.requires_grad]
     with np.errstate(invalid="ignore"):  # inf - inf
-        rows = [(drawing.label(x), look(whole[x]), look(flow[x]), amount(flow[x] - whole[x])) for x in wanted]
+        rows = [(drawing.label(x), look(whole[x]), look(flow[x]), amount(flow[x] - whole[x])) for x in drawing.ledgers]
     columns = ("", "whole gradient", "as asked", "size of the difference")
     table = Table(columns, rows, "Gradients (of arrays the norms)", precision=4).to_html() if rows else ""
     return f'<div class="frame" id="{name}"{"" if name == "frame-0-0" else " hidden"}>{drawing.svg()}{table}</div>'

@@ -55,20 +55,22 @@ class Sheet:
         for e in sorted(graph.edges, key=lambda e: e.target._number):
             if column[e.source] == column[e.target]:
                 depth[e.target] = max(depth[e.target], depth[e.source] + 1)
-        rank: dict[Any, int] = {}  # how far to the right in its column: the same at every step
+        # How far to the right in its column: the same at every step.
+        alike = {x: (lane[x], column[x] if math.isinf(column[x]) else None) for x in graph.nodes}
+        rank: dict[Any, int] = {}
         for x in graph.nodes:
-            key = lane[x], column[x] if math.isinf(column[x]) else None
-            rank[key] = max(rank.get(key, 0), depth[x])
-        self.rank = {x: rank[lane[x], column[x] if math.isinf(column[x]) else None] for x in graph.nodes}
+            rank[alike[x]] = max(rank.get(alike[x], 0), depth[x])
+        self.rank = {x: rank[alike[x]] for x in graph.nodes}
         self.column, self.left, self.right = column, dict[float, float](), dict[float, float]()
-        self.rows = [x for x in graph.shared if x.requires_grad]
-        right = 8.0 if not self.rows or -math.inf in graph.columns else 8.0 + self.box  # their names stand there
+        right = 8.0
+        if graph.ledgers and -math.inf not in graph.columns:
+            right += self.box  # their names stand there
         for name, members in graph.columns.items():
             self.left[name] = right
             right += (1 + max(self.rank[x] for x in members)) * (self.box + GAP)
             self.right[name] = right
         self.end = right  # and there their sums, with what no step of the drawing gives
-        if self.rows:
+        if graph.ledgers:
             after = self.right[math.inf] - self.left[math.inf] if math.inf in graph.columns else 0.0
             self.end += max(0.0, (self.box + GAP if graph.steps is None else 220) - after)
         self.said = [said for said in LEGEND if said not in ("cut", "held")]
@@ -121,7 +123,7 @@ class Sheet:
 
     def svg(self) -> str:
         parts = [*self._columns(), *map(self._edge, self.graph.edges), *map(self._node, self.graph.nodes)]
-        bottom = self.bottom + (24 + 22 * len(self.rows) if self.rows else 0)
+        bottom = self.bottom + (24 + 22 * len(self.graph.ledgers) if self.graph.ledgers else 0)
         parts += [*self._ledger(), *self._cuts(), *self._legend(bottom + 18)]
         width, height = f"{self.width:.0f}", f"{bottom + 34 + 18 * len(self.notes):.0f}"
         # a page that this stands in has its own rules: these hold within
@@ -147,7 +149,7 @@ class Sheet:
         out, into = (1, 1) if x1 < x2 else (-1, -1) if x1 > x2 else (1, -1)  # to the right, or to the left
         ends = [(x1 + self.box * (out > 0), y1 + HEIGHT / 2), (x2 + self.box * (into < 0), y2 + HEIGHT / 2)]
         between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
-        if e.credit is None or not e.credit.any():
+        if not e.carries:
             said, tip = "the value crosses, the credit does not" if e.credit is None else "credit 0", 6
             look, head = 'class="edge value"', 'class="value-head"'
         else:
@@ -192,13 +194,13 @@ class Sheet:
         """For each shared tensor, what the uses of each step give, and the gradient that they add up to."""
         told = [
             self.graph.flow.uses(x).totals(lambda use: use.step if use.step in self.left else None, short)
-            for x in self.rows
+            for x in self.graph.ledgers
         ]
-        if self.rows:
+        if self.graph.ledgers:
             elsewhere = ", + those at no step of the drawing" * any(None in by_step for by_step, _ in told)
             said = f"What the uses of each step give{elsewhere}"
             yield f'<text class="quiet left" x="12" y="{self.bottom + 16:.0f}">{said}</text>'
-        for k, (x, (by_step, total)) in enumerate(zip(self.rows, told, strict=True)):
+        for k, (x, (by_step, total)) in enumerate(zip(self.graph.ledgers, told, strict=True)):
             y = self.bottom + 38 + 22 * k
             yield f'<text class="name left" x="12" y="{y:.0f}">{html.escape(self.graph.label(x))}</text>'
             for step, left in self.left.items():
