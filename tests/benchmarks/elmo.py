@@ -18,6 +18,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np
+from interleaved import ratio
 
 import tinygrad_seq as tg
 
@@ -116,9 +117,8 @@ def measure(size, rounds, rng):
                 times[name].append(time.perf_counter() - start)
     floor = times["bare products"]
     for name, mine in times.items():
-        ratio = statistics.median(a / b for a, b in zip(mine, floor, strict=True))
         middle = statistics.median(mine)
-        print(f"{size:<8}{name:<20}{1e3 * middle:>9.1f} ms{tokens / middle:>12,.0f}{ratio:>10.2f}")
+        print(f"{size:<8}{name:<20}{1e3 * middle:>9.1f} ms{tokens / middle:>12,.0f}{ratio(mine, floor):>10.2f}")
 
 
 def peak(run):

@@ -11,7 +11,6 @@ import argparse
 import importlib.util
 import os
 import statistics
-import time
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -19,6 +18,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import floor
 import numpy as np
 import planned_floor
+from interleaved import ratio, rounds
 
 import tinygrad_seq as tg
 
@@ -210,18 +210,11 @@ def main() -> None:
         losses = {name: float(run()) for name, run in contestants.items()}
         for name, loss in losses.items():
             assert abs(loss - losses["floor"]) <= 1e-4 * T * B * d, (name, loss, losses["floor"])
-        times: dict[str, list[float]] = {name: [] for name in contestants}
-        end = time.perf_counter() + options.seconds
-        while time.perf_counter() < end or len(times["floor"]) < 5:
-            for name, run in contestants.items():
-                start = time.perf_counter()
-                run()
-                times[name].append(time.perf_counter() - start)
+        times = rounds(contestants, options.seconds)
         print(f"\n{size}: T={T} B={B} m={m} d={d}, float32, {len(times['floor'])} rounds")
         print(f"{'':16} {'median':>10} {'/ floor':>8}")
         for name, seconds in times.items():
-            ratio = statistics.median(a / b for a, b in zip(seconds, times["floor"], strict=True))
-            print(f"{name:16} {statistics.median(seconds) * 1e6:8.0f} µs {ratio:8.2f}")
+            print(f"{name:16} {statistics.median(seconds) * 1e6:8.0f} µs {ratio(seconds, times['floor']):8.2f}")
 
 
 if __name__ == "__main__":

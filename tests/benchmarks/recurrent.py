@@ -19,6 +19,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np
+from interleaved import ratio, rounds
 
 import tinygrad_seq as tg
 from tinygrad_seq import nn
@@ -66,18 +67,11 @@ def passes(loss_of, parameters):
 
 def compared(title, contestants, steps, seconds):
     losses = [run() for run in contestants.values()]
-    times = {name: [] for name in contestants}
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[next(iter(times))]) < 5:
-        for name, run in contestants.items():
-            start = time.process_time()
-            run()
-            times[name].append(time.process_time() - start)
+    times = rounds(contestants, seconds, clock=time.process_time)
     first = next(iter(times.values()))
     print(f"\n{title}, {len(first)} rounds\n{'':32} {'per step':>10} {'ratio':>7}")
     for name, taken in times.items():
-        ratio = statistics.median(a / b for a, b in zip(taken, first, strict=True))
-        print(f"{name:32} {statistics.median(taken) / steps * 1e6:7.1f} µs {ratio:7.3f}")
+        print(f"{name:32} {statistics.median(taken) / steps * 1e6:7.1f} µs {ratio(taken, first):7.3f}")
     return losses
 
 

@@ -22,6 +22,7 @@ import floor
 import lstm as plain
 import numpy as np
 import planned_floor
+from interleaved import ratio, rounds
 
 import tinygrad_seq as tg
 
@@ -123,21 +124,12 @@ def main() -> None:
             }
             losses = [float(loss) for run in contestants.values() if (loss := run()) is not None]
             assert np.allclose(losses, losses[0], rtol=1e-3, atol=1e-2), losses
-            times: dict[str, list[float]] = {name: [] for name in contestants}
-            end = time.perf_counter() + options.seconds
-            while time.perf_counter() < end or len(times["eager"]) < 3:
-                for name, run in contestants.items():
-                    start = time.perf_counter()
-                    run()
-                    times[name].append(time.perf_counter() - start)
+            times = rounds(contestants, options.seconds, least=3)
             *letters, _ = inspect.signature(make).parameters
             print(f"\n{make.__name__}, {size}: {', '.join(letters)} = {sizes[size]}")
             print(f"{'':16} {'median':>10} {'/ floor':>8} {'/ eager':>8} {'peak':>10}")
             for name, run in contestants.items():
-                over = [
-                    statistics.median(a / b for a, b in zip(times[name], times[other], strict=True))
-                    for other in (next(iter(floors)), "eager")
-                ]
+                over = [ratio(times[name], times[other]) for other in (next(iter(floors)), "eager")]
                 median = statistics.median(times[name]) * 1e6
                 print(f"{name:16} {median:7.0f} µs {over[0]:8.2f} {over[1]:8.2f} {peak(run):7.2f} MB")
             kept = step.program.stats()["bytes"] / 1e6
