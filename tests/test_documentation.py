@@ -53,10 +53,10 @@ def examples() -> dict[str, doctest.DocTest]:
     """Every text with examples, by the shortest name of what it belongs to, each once."""
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
     for module in modules():
-        known = {"np": np, "tg": tg} | vars(module)
+        shown = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
+        known = {"np": np, "tg": tg} | vars(module) | shown
         found += finder.find(module, module.__name__, globs=known)  # whatever the module defines
-        for name in getattr(module, "__all__", ()):  # and what was defined elsewhere, such as an operation
-            thing = getattr(module, name)
+        for name, thing in shown.items():  # and what was defined elsewhere, such as an operation
             if not isinstance(thing, ModuleType):
                 home = vars(inspect.getmodule(thing) or module)
                 found += finder.find(thing, f"{module.__name__}.{name}", module=False, globs=home | known)

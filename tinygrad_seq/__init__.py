@@ -1,34 +1,54 @@
-"""Reverse-mode autograd for sequences, on NumPy alone: backpropagation through time that can be looked at."""
+"""Backpropagation through time that can be looked at: reverse-mode autograd for sequences, on NumPy alone.
 
-from . import data, nn, optim, testing
-from . import elsewhere as elsewhere  # attaches the answers to names from elsewhere
-from . import methods as methods  # attaches the operators
-from . import reference as reference  # attaches the texts of the operations
-from .checkpoint import load, save
-from .compositions import (
+    import tinygrad_seq as tg
+
+    w = tg.Tensor(0.5, requires_grad=True, name="w")     a tensor, which remembers how it was computed
+    loss = (w * 3.0 - 1.0) ** 2                          operators, and NumPy's own functions: np.tanh(w)
+    tape = tg.Tape(loss); print(tape)                    what was recorded, in order
+    tape.flow()[w]                                       the gradient of anything on it
+    loss.backward(); w.grad                              as everywhere
+
+Layers are in `tg.nn`, optimisers in `tg.optim`, tasks and batches in `tg.data`, checks of your own operations and cells
+in `tg.testing`. `tg.replay` records a training step once and plays it again, `tg.fit` trains, `tg.save` and `tg.load`
+keep it, `tg.draw` draws it. `help(tg.tanh)` has formula, shapes, errors and a checked example, as every name has.
+"""
+
+from typing import TYPE_CHECKING
+
+from .engine import methods
+from .engine.backward import TapeReleasedError, grad
+from .engine.compositions import (
     astype, clip, concat, cumsum, dot, einsum, flip, mean, outer, pad, prod, softplus, split, stack, std, take,
     transpose, var,
 )  # fmt: skip
-from .fit import Training, fit, interruptible
-from .jacobians import hvp, jacobian, state_jacobian
-from .ledger import Use
-from .nn.unrolling import detach
-from .ops import (
+from .engine.namespaces import namespace
+from .engine.ops import (
     abs, add, broadcast_to, cos, divide, embedding, exp, expand_dims, expm1, log, log1p, log_softmax, logsigmoid,
     logsumexp, matmul, max, maximum, min, minimum, multiply, negative, norm, power, relu, reshape, sigmoid, sign,
     sin, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tanh, where,
 )  # fmt: skip
-from .primitive import Part, enable_grad, no_grad, primitive, scope, step
-from .reading import Flow, Tape
-from .replay import Program, Replay, replay
-from .see import Drawing, Page, draw, explore
-from .table import Matrix, Table
-from .tape import TapeReleasedError, grad
-from .tensor import Tensor
+from .engine.recording import Part, enable_grad, no_grad, primitive, scope, step
+from .engine.tensor import Tensor
+from .help import pytorch_names, reference
+
+if TYPE_CHECKING:
+    from . import data, nn, optim, see, testing
+    from .nn.unrolling import detach
+    from .reading.jacobians import hvp, jacobian, state_jacobian
+    from .reading.ledger import Use
+    from .reading.table import Matrix, Table
+    from .reading.tape import Flow, Tape
+    from .replaying.recorder import Program, Replay, replay
+    from .see import Drawing, Page, draw, explore
+    from .training.checkpoint import load, save
+    from .training.loop import Training, fit, interruptible
+
+for attach in (methods.attach, reference.attach, pytorch_names.attach):
+    attach()  # operators, methods and NumPy's functions; reference texts; answers to PyTorch's names
 
 concatenate = concat
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Replay", "Table", "Tape", "TapeReleasedError",
     "Tensor", "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat", "concatenate", "cos",
@@ -36,7 +56,25 @@ __all__ = [
     "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log", "log1p",
     "log_softmax", "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
     "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay",
-    "reshape", "save", "scope", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt", "square",
+    "reshape", "save", "scope", "see", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt", "square",
     "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh", "testing",
     "transpose", "var", "where",
 ]  # fmt: skip
+
+# These folders are loaded when one of their names is first asked for: `import tinygrad_seq` stays quick.
+_LATER = {name: name for name in ("data", "nn", "optim", "see", "testing")} | {
+    name: module
+    for module, names in {
+        "nn.unrolling": ("detach",),
+        "reading.jacobians": ("hvp", "jacobian", "state_jacobian"),
+        "reading.ledger": ("Use",),
+        "reading.table": ("Matrix", "Table"),
+        "reading.tape": ("Flow", "Tape"),
+        "replaying.recorder": ("Program", "Replay", "replay"),
+        "see": ("Drawing", "Page", "draw", "explore"),
+        "training.checkpoint": ("load", "save"),
+        "training.loop": ("Training", "fit", "interruptible"),
+    }.items()
+    for name in names
+}
+__getattr__, __dir__ = namespace(__name__, __all__, _LATER)

@@ -1,15 +1,24 @@
-"""Layers: modules, recurrent cells and stacks, losses, ELMo."""
+"""Layers: modules, recurrent cells and stacks, losses, and ELMo in a folder of its own.
 
+`module` finds what is part of a model, `layers` have no time, `cells` are the equations of RNN, LSTM and GRU,
+`unrolling` builds the graph of any cell over a sequence, `stack` puts layers above one another and beside, `loss` what
+is to become small, `init` first weights, `torch_layout` PyTorch's weights in and out. Uses the engine.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..engine.namespaces import namespace
 from .cells import Gate, GRUCell, LSTMCell, LSTMState, RNNCell
-from .elmo import BiLM, CharEncoder, Elmo, Highway, ScalarMix, WordEncoder
 from .init import glorot, orthogonal
 from .layers import Dropout, Embedding, LayerNorm, Linear
 from .loss import bce_with_logits, cross_entropy, mse
 from .module import Module
-from .recurrent import GRU, LSTM, RNN, Stack
-from .sentences import Mark, Vocabulary
+from .stack import GRU, LSTM, RNN, Stack
 from .torch_layout import from_torch_state, to_torch_state
 from .unrolling import chunks, unroll
+
+if TYPE_CHECKING:
+    from .elmo import BiLM, CharEncoder, Elmo, Highway, Mark, ScalarMix, Vocabulary, WordEncoder
 
 __all__ = [
     "GRU", "LSTM", "RNN", "BiLM", "CharEncoder", "Dropout", "Elmo", "Embedding", "GRUCell", "Gate", "Highway",
@@ -17,3 +26,6 @@ __all__ = [
     "WordEncoder", "bce_with_logits", "chunks", "cross_entropy", "from_torch_state", "glorot", "mse", "orthogonal",
     "to_torch_state", "unroll",
 ]  # fmt: skip
+
+_ELMO = ("BiLM", "CharEncoder", "Elmo", "Highway", "Mark", "ScalarMix", "Vocabulary", "WordEncoder")
+__getattr__, __dir__ = namespace(__name__, __all__, dict.fromkeys(_ELMO, "elmo"))

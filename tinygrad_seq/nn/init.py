@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..signatures import Array
+from ..engine.signatures import Array
 
 
 def generator(rng: Any) -> np.random.Generator:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..ops import embedding, not_equal, where
-from ..primitive import primitive
-from ..tensor import Tensor
+from ..engine.ops import embedding, not_equal, where
+from ..engine.recording import primitive
+from ..engine.tensor import Tensor
 from .init import generator, glorot
 from .module import Module
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
-from ..primitive import primitive
-from ..tensor import Tensor
+from ..engine import ops
+from ..engine.recording import primitive
+from ..engine.tensor import Tensor
 from .layers import tensor
 
 REDUCTIONS = ("mean", "sum", "none")

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..signatures import Array
-from ..tensor import Tensor
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
 
 
 class Module:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..signatures import Array
+from ..engine.signatures import Array
 from .cells import Cell, Gate, GRUCell, LSTMCell, RNNCell
-from .recurrent import Stack
+from .stack import Stack
 
 # The gates in PyTorch's order. It calls the GRU's candidate n.
 ORDER: dict[type, str] = {RNNCell: "h", LSTMCell: "ifgo", GRUCell: "rzg"}

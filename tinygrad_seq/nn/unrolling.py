@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..compositions import stack
-from ..ops import getitem, less_equal
-from ..primitive import no_grad, primitive, step
-from ..signatures import Array, Primitive
-from ..structure import leaves, map_state
-from ..tensor import CONTEXT, Tensor
+from ..engine.compositions import stack
+from ..engine.ops import getitem, less_equal
+from ..engine.recording import no_grad, primitive, step
+from ..engine.signatures import Array, Primitive
+from ..engine.tensor import CONTEXT, Tensor
+from ..engine.tree import leaves, map_state
 from .layers import tensor
 
 

@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ..reading import Flow, Tape
-from ..tensor import Tensor
+from ..engine.tensor import Tensor
+from ..reading.tape import Flow, Tape
 from .graph import Graph, short
-from .sheet import Sheet
+from .svg import Sheet
 
 
 class Drawing(Graph):

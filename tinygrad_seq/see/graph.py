@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ledger import look
-from ..ops import concat_, getitem, stack_
-from ..planning import elementwise
-from ..reading import Flow
-from ..signatures import Array
-from ..table import number
-from ..tape import sweep
-from ..tensor import Tensor
-from ..visibility import who_sees_whom
+from ..engine.backward import sweep
+from ..engine.ops import concat_, getitem, stack_
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
+from ..reading.ledger import look
+from ..reading.table import number
+from ..reading.tape import Flow
+from ..reading.visibility import who_sees_whom
+from ..replaying.planning import elementwise
 
 SUBSCRIPTS = str.maketrans("-0123456789", "₋₀₁₂₃₄₅₆₇₈₉")
 

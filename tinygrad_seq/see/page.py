@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..ledger import look
-from ..reading import Flow, Tape
-from ..table import Table
-from ..tensor import Tensor
+from ..engine.tensor import Tensor
+from ..reading.ledger import look
+from ..reading.table import Table
+from ..reading.tape import Flow, Tape
 from .drawing import Drawing
 from .graph import amount, printable
 

@@ -5,9 +5,10 @@ examples with hypothesis (the `test` extra), and are imported when they are firs
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..tensor import Tensor
+from ..engine.namespaces import namespace
+from ..engine.tensor import Tensor
 from .comparison import Comparison, compare
 from .gradients import Checked, NotDifferentiableError, NotPureError, WrongGradientError, check_grads
 from .primitives import check_primitive
@@ -16,22 +17,16 @@ if TYPE_CHECKING:
     from . import profiles, strategies
     from .cells import BrokenLawError, CheckedCell, check_cell
 
-WITH_HYPOTHESIS = {
-    "profiles": "profiles", "strategies": "strategies", "BrokenLawError": "cells", "CheckedCell": "cells",
-    "check_cell": "cells",
-}  # fmt: skip
-
 __all__ = [
     "BrokenLawError", "Checked", "CheckedCell", "Comparison", "NotDifferentiableError", "NotPureError",
     "WrongGradientError", "check_cell", "check_grads", "check_primitive", "compare", "profiles", "strategies",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name not in WITH_HYPOTHESIS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{WITH_HYPOTHESIS[name]}", __name__)
-    return module if name == WITH_HYPOTHESIS[name] else getattr(module, name)
+_WITH_HYPOTHESIS = {"profiles": "profiles", "strategies": "strategies"} | dict.fromkeys(
+    ("BrokenLawError", "CheckedCell", "check_cell"), "cells"
+)
+__getattr__, __dir__ = namespace(__name__, __all__, _WITH_HYPOTHESIS)
 
 
 def register() -> None:

@@ -22,15 +22,15 @@ try:
 except ImportError:
     raise ImportError("check_cell needs hypothesis: pip install 'tinygrad-seq[test]'") from None
 
-from ..checkpoint import load, save
+from ..engine.backward import grad
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
+from ..engine.tree import leaves, map_state
 from ..nn.module import Module
 from ..nn.unrolling import detach, unroll
-from ..reading import Tape
-from ..replay import replay
-from ..signatures import Array
-from ..structure import leaves, map_state
-from ..tape import grad
-from ..tensor import Tensor
+from ..reading.tape import Tape
+from ..replaying.recorder import replay
+from ..training.checkpoint import load, save
 from .gradients import NotDifferentiableError, check_grads
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..reading import Flow
-from ..signatures import Array
-from ..tensor import Tensor
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
+from ..reading.tape import Flow
 from .mistakes import fitting
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..primitive import no_grad
-from ..signatures import Array
-from ..tape import grad
-from ..tensor import Tensor
+from ..engine.backward import grad
+from ..engine.recording import no_grad
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
 
 STEP = 1e-25  # of the complex step: its square vanishes beside 1, and nothing is subtracted
 

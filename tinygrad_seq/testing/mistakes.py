@@ -7,9 +7,9 @@ from itertools import permutations
 
 import numpy as np
 
-from ..signatures import Array
-from ..tape import collect, seeded, sweep
-from ..tensor import Tensor
+from ..engine.backward import collect, seeded, sweep
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
 from .measuring import Function, complex_slope, entry
 
 FACTORS = {

@@ -20,10 +20,10 @@ try:
 except ImportError:
     raise ImportError("tinygrad_seq.testing.strategies needs hypothesis: pip install 'tinygrad-seq[test]'") from None
 
-from .. import compositions, ops
+from ..engine import compositions, ops
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
 from ..nn import GRUCell, LSTMCell, RNNCell
-from ..signatures import Array
-from ..tensor import Tensor
 
 Shape = tuple[int, ...]
 

@@ -1,0 +1,482 @@
+"""Drawings say what the tape says: every edge is a dependence, and the credit on the edges adds up to the gradient."""
+
+import cProfile
+import math
+import pstats
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import tinygrad_seq as tg
+from tinygrad_seq.see.svg import HEIGHT, Sheet
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def three_uses():
+    """The linear unit of the README."""
+    w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(0.0, name="h")
+    for t, x in enumerate([1.0, 0.0, 0.0], start=1):
+        with tg.step(t):
+            h = (x + w * h).named("h")
+    return (0.5 * (h - 1.0) ** 2).named("L")
+
+
+def lstm_of_one_unit():
+    """The LSTM of docs/reading.md, of one unit over three steps."""
+    cell = tg.nn.LSTMCell(1, 1, rng=0)
+    _, state = tg.nn.unroll(cell, np.ones((3, 1)))
+    return (0.5 * (state.h - 1.0) ** 2).sum().named("loss")
+
+
+NETWORKS = [
+    pytest.param(tg.nn.RNN(2, 3, rng=0), {}, id="RNN"),
+    pytest.param(tg.nn.GRU(2, 3, layers=2, rng=0), {}, id="two layers of GRU"),
+    pytest.param(tg.nn.LSTM(2, 3, bidirectional=True, rng=0), {}, id="LSTM in both directions"),
+    pytest.param(tg.nn.LSTM(2, 3, rng=0), {"lengths": [4, 2]}, id="LSTM over lengths"),
+]
+
+
+def loss_of(net, options):
+    outputs, _ = net(np.random.default_rng(1).standard_normal((4, 2, 2)), **options)
+    return outputs.square().sum().named("L")
+
+
+def incoming(drawing):
+    """What the edges bring to each tensor."""
+    total = {}
+    for edge in drawing.edges:
+        if edge.credit is not None:
+            total[edge.source] = total.get(edge.source, 0.0) + edge.credit
+    return total
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("cut", [[], [(2, 3)]])
+@pytest.mark.parametrize(("net", "options"), NETWORKS)
+def test_the_credit_on_the_edges_of_a_tensor_is_its_gradient(net, options, cut, everything):
+    flow = tg.Tape(loss_of(net, options)).flow(cut=cut)
+    drawing = tg.draw(flow, everything=everything)
+    came = incoming(drawing)
+    inner = [x for x in drawing.nodes if x.requires_grad and x.name != "L"]
+    assert len(inner) >= 4
+    for x in inner:
+        np.testing.assert_allclose(came.get(x, np.zeros(x.shape)), flow[x], rtol=1e-12, atol=1e-15)
+    assert set(net.parameters()) <= {*drawing.shared}
+
+
+@given(
+    recipe=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from("+*-/")), min_size=1, max_size=9),
+    names=st.sets(st.integers(0, 9)),
+)
+def test_the_credit_adds_up_whatever_is_named(recipe, names):
+    values = [tg.Tensor(1.5, requires_grad=True, name="a"), tg.Tensor(0.5, requires_grad=True)]
+    for k, (i, j, sign) in enumerate(recipe):
+        a, b = values[i % len(values)], values[j % len(values)]
+        y = {"+": a + b, "*": a * b, "-": a - 0.5 * b, "/": a / (1.0 + b * b)}[sign]
+        values.append(y.named(f"v{k}") if k in names else y)
+    flow = tg.Tape(values[-1]).flow()
+    drawing = tg.draw(flow)
+    came = incoming(drawing)
+    for x in drawing.nodes:
+        if x is not values[-1]:
+            np.testing.assert_allclose(came.get(x, 0.0), flow[x], rtol=1e-9, atol=1e-12)
+    ElementTree.fromstring(drawing.svg())
+
+
+def edges_between(drawing, before):
+    """The credit of each edge from one side of a boundary to the other."""
+    inner = [e for e in drawing.edges if e.source.step is not None and e.target.step is not None]
+    return {(e.source.label(), e.target.label()): e.credit for e in inner if e.source.step <= before < e.target.step}
+
+
+def test_over_a_cut_the_value_crosses_and_the_credit_does_not():
+    tape = tg.Tape(lstm_of_one_unit())
+    whole, cut = tg.draw(tape), tg.draw(tape.flow(cut=[(2, 3)]))
+    crossing = edges_between(cut, 2)
+    assert crossing.keys() == edges_between(whole, 2).keys() == {
+        (f"{a} at step 2", f"{b} at step 3") for a, b in ["hf", "hi", "ho", "hg", "cc"]
+    }  # fmt: skip
+    assert all(credit is None for credit in crossing.values())
+    assert all(credit is not None for credit in edges_between(whole, 2).values())
+    svg = cut.svg()
+    assert svg.count('<line class="cut"') == 1 and '<line class="cut"' not in whole.svg()
+    # what lies before the cut gets no credit: all of its edges are dotted
+    dotted = [e for e in cut.edges if e.credit is None]
+    assert svg.count('class="edge value"/><path') == len(dotted) > len(crossing)
+
+
+def test_a_tensor_held_and_a_constant_pass_on_values_only():
+    x, k = tg.Tensor(2.0, requires_grad=True, name="x"), tg.Tensor(3.0, name="k")
+    y = (x * k).named("y")
+    tape = tg.Tape((y * x).named("z"))
+    credit = {(e.source.name, e.target.name): e.credit for e in tg.draw(tape).edges}
+    assert credit == {("x", "y"): 6.0, ("k", "y"): None, ("y", "z"): 2.0, ("x", "z"): 6.0}
+    held = {(e.source.name, e.target.name): e.credit for e in tg.draw(tape.flow(holding=[y])).edges}
+    assert held == {("x", "y"): None, ("k", "y"): None, ("y", "z"): None, ("x", "z"): 6.0}
+
+
+def test_who_reads_one_step_of_a_stacked_sequence_is_not_joined_to_the_others():
+    outputs, _ = tg.nn.GRU(2, 3, layers=2, rng=0)(np.ones((3, 2)))
+    for flow in (
+        tg.Tape(outputs[-1].sum().named("L")).flow(),
+        tg.Tape(outputs[-1].sum().named("L")).flow(cut=[(1, 2)]),
+    ):
+        drawing = tg.draw(flow)
+        across = [(e.source, e.target) for e in drawing.edges if e.source.scope != e.target.scope and e.target.scope]
+        assert len(across) >= 9 and all(source.step == target.step for source, target in across)
+        assert [e.source.step for e in drawing.edges if e.target.name == "L"] == [3]
+
+
+def test_what_no_step_reads_stands_beside_the_loss_and_not_across_the_steps():
+    rng = np.random.default_rng(0)
+    net, head = tg.nn.GRU(2, 3, layers=2, rng=rng), tg.nn.Linear(3, 1, rng=rng)
+    loss = head(net(np.ones((4, 2)))[0][-1]).sum().named("L")
+    drawing = tg.draw(tg.Tape(loss).flow(cut=[(2, 3)]))
+    place, (line,) = Sheet(drawing).place, Sheet(drawing)._boundaries()
+    carrying = [e for e in drawing.edges if e.carries]
+    assert {"W", "b"} <= {e.source.name for e in carrying}
+    assert all(place(e.source)[0] > line for e in carrying)
+    assert drawing.svg().count('class="edge" ') == len(carrying) + 1  # and the legend
+
+
+def test_held_tensors_are_marked_and_the_steps_that_are_left_out_told():
+    tape = tg.Tape(lstm_of_one_unit())
+    held = tg.draw(tape.flow(holding=[h for h in tape.find("h") if h.step == 2]), steps=(2, 3)).svg()
+    assert held.count('class="box held"') == 2  # and the legend
+    assert "Of the steps only 2 to 3 are drawn." in held
+    assert "held" not in re.sub(r"<style>.*</style>", "", tg.draw(tape).svg(), flags=re.DOTALL)
+    for steps in ([1, 2, 3], 3, (1,)):
+        with pytest.raises(ValueError, match=r"the first and the last to draw, as in steps=\(1, 4\); got"):
+            tg.draw(tape, steps=steps)
+
+
+def texts(svg):
+    return [
+        "".join(element.itertext()) for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    ]
+
+
+def test_a_drawing_shows_names_values_gradients_and_the_ledger():
+    said = texts(tg.draw(three_uses()).svg())
+    for text in ("h₁", "h₂", "h₃", "L", "step 1", "step 3", "-0.1875", "w", "= -0.75"):
+        assert text in said, text
+    assert said.count("-0.375") == 1 + 2  # ∂L/∂h₂, and two of the three uses of w
+    assert (
+        texts(tg.draw(tg.Tape(three_uses()).flow(cut=[(2, 3)])).svg()).count("—") == 3 + 2
+    )  # three h without credit, two uses
+
+
+@pytest.mark.parametrize(("net", "options"), NETWORKS)
+def test_no_two_boxes_overlap_and_all_are_on_the_page(net, options):
+    for everything in (False, True):
+        drawing = tg.draw(loss_of(net, options), everything=everything)
+        sheet = Sheet(drawing)
+        places = [sheet.place(x) for x in drawing.nodes]
+        for k, (x, y) in enumerate(places):
+            assert x >= 0 and x + sheet.box <= sheet.width and y >= 0 and y + HEIGHT <= sheet.bottom
+            assert all(abs(x - u) >= sheet.box or abs(y - v) >= HEIGHT for u, v in places[:k])
+        svg = drawing.svg()
+        assert ElementTree.fromstring(svg).get("width") == f"{sheet.width:.0f}" and "nan" not in svg
+
+
+def steps_out_of_order():
+    w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (3, 1, 2):
+        with tg.step(t):
+            h = (w * h).named("h")
+    return (h * h).named("L")
+
+
+def states_of_other_steps():
+    """Losses that read states of later and of earlier steps, the last of them at a step as well."""
+    w, h, states, total = tg.Tensor(0.5, requires_grad=True, name="weight of all"), tg.Tensor(1.0), [], 0.0
+    for t in range(1, 5):
+        with tg.step(t):
+            h = (w * h).named("h")
+        states.append(h)
+    for t in range(1, 5):
+        with tg.step(t):
+            total = total + (states[4 - t] * states[t - 1]).named("loss")
+    return total
+
+
+GRAPHS = [
+    pytest.param(steps_out_of_order, id="steps out of order"),
+    pytest.param(states_of_other_steps, id="states of other steps"),
+    pytest.param(three_uses, id="one weight"),
+    *(pytest.param(lambda case=case: loss_of(*case.values), id=case.id) for case in NETWORKS),
+]
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_no_edge_ends_in_a_box_or_runs_along_a_row_behind_one(graph):
+    drawing = tg.draw(graph())
+    sheet = Sheet(drawing)
+    boxes = [sheet.place(x) for x in drawing.nodes]
+    paths = re.findall(r'<g><path d="(M[^"]+)"[^/]*/><path d="(M[^"]+)"', drawing.svg())
+    assert len(paths) == len(drawing.edges) > 0
+    for line, head in paths:
+        x1, y1, x2, y2, x3, y3, x4, y4 = map(float, re.findall(r"-?[\d.]+", line))
+        points = [(x1, y1), (x4, y4), tuple(map(float, re.findall(r"-?[\d.]+", head)[:2]))]
+        if y1 == y4:
+            points.append(((x1 + 3 * x2 + 3 * x3 + x4) / 8, (y1 + 3 * y2 + 3 * y3 + y4) / 8))  # the middle of the curve
+        for x, y in points:
+            assert not any(u < x < u + sheet.box and v < y < v + HEIGHT for u, v in boxes), (line, head)
+
+
+@pytest.mark.parametrize("graph", [*GRAPHS, lambda: tg.Tensor(1.0, requires_grad=True, name="x") * 2.0])
+@pytest.mark.parametrize("cut", [False, True])
+def test_no_two_texts_overlap_and_all_are_on_the_page(graph, cut):
+    tape = tg.Tape(graph())
+    steps = sorted({x.step for x in tape if x.step is not None})
+    root = ElementTree.fromstring(tg.draw(tape.flow(cut=[tuple(steps[-2:])] if cut and steps else [])).svg())
+    lines = {}
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        x, wide, look = float(element.get("x")), 6 * len(element.text), element.get("class").split()
+        left = x if "left" in look else x - wide if "right" in look else x - wide / 2
+        assert left >= 0 and left + wide <= float(root.get("width")), element.text
+        lines.setdefault(float(element.get("y")), []).append((left, left + wide, element.text))
+    for line in lines.values():
+        line.sort()
+        assert all(a[1] < b[0] for a, b in pairwise(line)), line
+
+
+def test_the_ledger_of_a_drawing_leaves_no_use_out():
+    w, h = tg.Tensor(2.0, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (1, 2):
+        with tg.step(t):
+            h = (w * h).named("h")
+    tape = tg.Tape((w * h).named("L"))  # w³
+    assert [text for text in texts(tg.draw(tape).svg()) if "4" in text][-3:] == ["4", "4", "+ 4 = 12"]
+    assert "+ 8 = 12" in texts(tg.draw(tape, steps=(2, 2)).svg())
+    assert "What the uses of each step give, + those at no step of the drawing" in texts(tg.draw(tape).svg())
+
+
+def test_equal_names_stand_at_the_same_height_at_every_step():
+    drawing = tg.draw(lstm_of_one_unit())
+    sheet = Sheet(drawing)
+    for name in "fiogch":
+        places = [sheet.place(x) for x in drawing.nodes if x.name == name and x.step]
+        assert len(places) == 3 and len({y for _, y in places}) == 1
+        assert places[1][0] - places[0][0] == places[2][0] - places[1][0] > 0
+
+
+def test_names_with_signs_of_the_language_are_spelled_out():
+    x = tg.Tensor(1.0, requires_grad=True, name='a"b<br>&c\\d')
+    drawing = tg.draw((2.0 * x).named("y]"))
+    assert x.name in texts(drawing.svg())
+    assert 'a&quot;b&lt;br&gt;&amp;c\\d<br>1<br>credit 2"]' in drawing.mermaid()
+    assert '"a\\"b<br>&c\\\\d\\n1\\ncredit 2"' in drawing.dot()
+
+
+def test_mermaid_and_dot_say_the_same_as_the_drawing():
+    drawing = tg.draw(tg.Tape(lstm_of_one_unit()).flow(cut=[(1, 2)]))
+    solid, dotted = (sum((e.credit is None) is none for e in drawing.edges) for none in (False, True))
+    mermaid, dot = drawing.mermaid(), drawing.dot()
+    assert (mermaid.count("==>"), mermaid.count("-.->")) == (solid, dotted)
+    assert (dot.count("[label=") - len(drawing.nodes), dot.count("[style=dashed]")) == (solid, dotted)
+    assert mermaid.count("subgraph") == dot.count("subgraph") == 3
+    assert dot.count("{") == dot.count("}")
+
+
+def test_a_graph_without_names_or_steps_is_drawn_whole():
+    x = tg.Tensor([1.0, 2.0], requires_grad=True)
+    drawing = tg.draw((x * x).sum())
+    assert [t.operation for t in drawing.nodes] == [None, "multiply", "sum"]
+    assert {"multiply", "sum", "‖2.236‖"} <= set(texts(drawing.svg()))
+    assert "subgraph" not in drawing.mermaid()
+
+
+def test_some_steps_of_many():
+    tape = tg.Tape(tg.nn.RNN(1, 2, rng=0)(np.ones((6, 1)))[0].sum().named("L"))
+    drawing = tg.draw(tape, steps=(2, 4))
+    assert [(x.name, x.step) for x in drawing.nodes] == [("h", 2), ("h", 3), ("h", 4), ("L", None)]
+    assert all(e.source.step in (2, 3, 4) for e in drawing.edges)
+    states = tg.Tape(*[x for x in tg.Tape(three_uses()).find("h") if x.step == 3])
+    with pytest.raises(ValueError, match=r"nothing to draw at steps \(8, 9\): .*steps 1"):
+        tg.draw(states, steps=(8, 9))
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"), [({}, 100), ({"layers": 2, "bidirectional": True}, 30)], ids=["one layer", "two layers"]
+)
+def test_a_long_graph_is_drawn_in_time_that_grows_with_its_length(options, steps):
+    def calls(steps):
+        loss = tg.nn.LSTM(1, 2, rng=0, **options)(np.ones((steps, 1)))[0].sum().named("L")
+        with cProfile.Profile() as profile:
+            tg.draw(loss).svg()
+        return pstats.Stats(profile).total_calls
+
+    assert calls(2 * steps) < 2.4 * calls(steps)
+
+
+def test_what_is_not_finite_is_drawn_all_the_same():
+    x = tg.Tensor(0.0, requires_grad=True, name="x")
+    with np.errstate(all="ignore"):
+        drawing = tg.draw(tg.log(x).named("y"))
+        widths = [float(w) for w in re.findall(r'stroke-width="([^"]+)"', drawing.svg())]
+    assert all(math.isfinite(width) for width in widths) and {"inf", "-inf"} <= set(texts(drawing.svg()))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.float16, 3e2), (np.float32, 3e30), (np.float64, 3e200), (float, 3e-200)]
+)
+def test_the_norm_of_large_and_of_small_arrays_is_said(dtype, size):
+    x = tg.Tensor(np.array([1.0, 4 / 3], dtype), requires_grad=True, name="x")
+    page = tg.explore((np.asarray(size, dtype) * x).sum().named("y"))  # the gradient of x has the length √2 · size
+    drawing = tg.draw((x * np.asarray(size, dtype)).named("y").sum())
+    said = {tuple(x.split("‖")[1:2]) for x in texts(drawing.svg()) if "‖" in x}
+    for length in (5 / 3 * size, 2**0.5 * size):
+        assert any(math.isclose(float(text), length, rel_tol=1e-3) for (text,) in said if text != "norm")
+    assert "inf" not in page.html()
+
+
+def test_a_page_shows_what_is_infinite():
+    w, h = tg.Tensor([np.inf, 1.0], requires_grad=True, name="w"), tg.Tensor([1.0, 1.0], name="h")
+    for t in (1, 2):
+        with tg.step(t):
+            h = (w * h).named("h")
+    assert len(frames(tg.explore(h.sum()))) == 2
+
+
+def test_a_loss_that_nothing_has_made_is_drawn():
+    assert {"w", "2", "1"} <= set(texts(tg.draw(tg.Tensor(2.0, requires_grad=True, name="w")).svg()))
+
+
+def test_names_with_signs_that_no_page_takes_are_drawn_without_them():
+    drawing = tg.draw((2.0 * tg.Tensor(1.0, requires_grad=True, name="a\x1bb\x0b\ud800c")).named("y\x00"))
+    assert {"a b  c", "y "} <= set(texts(drawing.svg()))
+    assert "a b  c" in drawing.mermaid() and "a b  c" in drawing.dot()
+    Elements(tg.explore(drawing.flow.tape).html())
+
+
+def test_steps_may_be_negative_or_very_large():
+    w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    for t in (-2, 2**60 + 1):
+        with tg.step(t):
+            h = (w * h).named("h")
+    drawing = tg.draw(h)
+    assert {"step -2", f"step {2**60 + 1}"} <= set(texts(drawing.svg()))
+    assert 'subgraph "cluster_-2" {' in drawing.dot()  # without the quotes it is no name in Graphviz' language
+    assert f'["step {2**60 + 1}"]' in drawing.mermaid()
+
+
+def test_save_writes_what_the_suffix_says(tmp_path):
+    drawing = tg.draw(three_uses())
+    for suffix, text in ((".svg", drawing.svg()), (".mmd", drawing.mermaid()), (".dot", drawing.dot())):
+        drawing.save(tmp_path / f"graph{suffix}")
+        assert (tmp_path / f"graph{suffix}").read_text("utf-8") == text
+    with pytest.raises(ValueError, match=r"saved as .svg, .mmd, .dot, got 'graph.png'"):
+        drawing.save("graph.png")
+    assert drawing._repr_svg_() == drawing.svg()
+    assert repr(drawing) == "Drawing(5 nodes, 4 edges; .svg(), .mermaid(), .dot() or .save(path))"
+
+
+def test_only_what_was_recorded_is_drawn():
+    with pytest.raises(TypeError, match="a flow, a tape or a loss, got int"):
+        tg.draw(3)
+    loss = three_uses()
+    loss.backward()
+    with pytest.raises(tg.TapeReleasedError):
+        tg.draw(loss)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, checked to be closed as they were opened."""
+
+    ALONE = ("meta", "input")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.attributes = [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        self.attributes.append((tag, dict(attributes)))
+        if tag not in self.ALONE:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def frames(page):
+    """The part of a page for each question: its id, and its text."""
+    return dict(re.findall(r'<div class="frame" id="([^"]+)"[^>]*>(.*?)</div>', page.html(), re.DOTALL))
+
+
+def test_a_page_answers_every_cut_with_the_flow_of_that_cut():
+    tape = tg.Tape(lstm_of_one_unit())
+    page = tg.explore(tape, hold="h")
+    held = [h for h in tape.find("h") if h.step in (1, 2)]
+    found = frames(page)
+    assert list(found) == [f"frame-{i}-{k}" for i in range(2) for k in range(3)]
+    for i, holding in enumerate([[], held]):
+        for k, cut in enumerate([[], [(1, 2)], [(2, 3)]]):
+            flow = tape.flow(cut=cut, holding=holding)
+            assert tg.draw(flow).svg() in found[f"frame-{i}-{k}"]
+            assert f">{np.linalg.norm(flow['A']):.4g}</td>" in found[f"frame-{i}-{k}"]
+    elements = Elements(page.html())
+    hidden = [attributes for tag, attributes in elements.attributes if tag == "div" and "hidden" in attributes]
+    assert len(hidden) == 5  # one is shown before anything is asked
+    (slider,) = [a for tag, a in elements.attributes if tag == "input" and a["type"] == "range"]
+    assert (slider["min"], slider["max"], slider["value"]) == ("0", "2", "0")
+
+
+def test_a_page_needs_nothing_else_and_spells_names_out():
+    x = tg.Tensor(2.0, requires_grad=True, name="x")
+    page = tg.explore((x * x).named("</script><b>&"))
+    Elements(page.html())
+    assert "&lt;/script&gt;&lt;b&gt;&amp;" in page.html() and page.html().count("</script>") == 1
+    assert set(re.findall(r"https?://[^\s\"'<>]+", page.html())) == {"http://www.w3.org/2000/svg"}
+    assert 'id="cut"' not in page.html() and 'id="hold"' not in page.html()  # there are no steps to cut between
+
+
+def test_a_page_of_some_steps_of_many(tmp_path):
+    loss = tg.nn.RNN(1, 2, rng=0)(np.ones((40, 1)))[0].sum().named("L")
+    with pytest.raises(ValueError, match=r"40 drawings are too many .* at most 24: .* steps=\(1, 24\)"):
+        tg.explore(loss)
+    with pytest.raises(ValueError, match=r"80 drawings .* steps=\(1, 12\)"):
+        tg.explore(loss, hold="h")
+    page = tg.explore(loss, steps=(38, 40))
+    assert len(frames(page)) == 3
+    page.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page.html()
+    with pytest.raises(ValueError, match=r"saved as .html, got 'page.svg'"):
+        page.save("page.svg")
+    Elements(page._repr_html_())
+    assert repr(page) == f"Page({len(page.html())} characters; .html() or .save(path))"
+
+
+def test_what_cannot_be_explored_is_refused():
+    loss = lstm_of_one_unit()
+    with pytest.raises(TypeError, match=r"a tape or a loss, got Flow: its cuts are asked on the page"):
+        tg.explore(tg.Tape(loss).flow())
+    with pytest.raises(ValueError, match=r"no tensor on this tape is named 'z'"):
+        tg.explore(loss, hold="z")
+    with pytest.raises(ValueError, match=r"'loss' is computed at no step before the last"):
+        tg.explore(loss, hold="loss")
+
+
+@pytest.mark.parametrize(
+    ("picture", "flow"),
+    [
+        ("one_weight.svg", lambda: tg.Tape(three_uses()).flow(cut=[(2, 3)])),
+        ("lstm.svg", lambda: tg.Tape(lstm_of_one_unit()).flow()),
+    ],
+)
+def test_the_pictures_of_the_documentation_are_what_is_drawn(picture, flow):
+    assert (DOCS / picture).read_text("utf-8") == tg.draw(flow()).svg()

@@ -1,0 +1,23 @@
+"""Data for recurrent networks: `tasks` that need a gradient that survives, `text` in chunks, `batches` by length.
+
+Layout is time first, (T, B, features). Uses the engine's checks of arguments, and NumPy.
+"""
+
+from ..engine.namespaces import namespace
+from .batches import Batch, batch_by_length
+from .tasks import (
+    REBER_SYMBOLS,
+    TEMPORAL_ORDER_SYMBOLS,
+    EmbeddedReber,
+    adding_problem,
+    embedded_reber,
+    one_bit,
+    temporal_order,
+)
+from .text import Chunks, text_chunks
+
+__all__ = [
+    "REBER_SYMBOLS", "TEMPORAL_ORDER_SYMBOLS", "Batch", "Chunks", "EmbeddedReber", "adding_problem", "batch_by_length",
+    "embedded_reber", "one_bit", "temporal_order", "text_chunks",
+]  # fmt: skip
+__getattr__, __dir__ = namespace(__name__, __all__, {})

@@ -1,0 +1,248 @@
+"""The backward pass: a pure reading of a recorded tape.
+
+Inputs exist before outputs, so the order in which operations were recorded is a topological order of the
+graph: no operation can come before one that it reads. The pass walks that order once, from the end. What
+arrives at a tensor is complete when its turn comes, because everything that used it was recorded later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from .ops import assemble, astype, broadcast_to
+from .recording import Part, enable_grad
+from .tensor import CONTEXT, Tensor
+
+
+class TapeReleasedError(RuntimeError):
+    """A backward pass, or a question asked of a tape, came to operations that an earlier backward pass has released.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True)
+    >>> loss = w * w
+    >>> loss.backward()
+    >>> try:
+    ...     loss.backward()
+    ... except tg.TapeReleasedError as error:
+    ...     print(str(error).partition(":")[0])
+    the way back leads to the result of multiply (made by multiply), whose tape an earlier backward released
+    """
+
+
+def collect(results: Iterable[Tensor]) -> list[Tensor]:
+    """All recorded tensors that the results depend on through differentiable edges, in order of recording."""
+    found = [y for y in dict.fromkeys(results) if y._operation is not None]
+    seen = set(found)
+    for t in found:  # the list grows as it is walked
+        inputs = t._inputs
+        if inputs is None:
+            raise TapeReleasedError(
+                f"the way back leads to {t.label()} (made by {t.operation}), whose tape an earlier backward released: "
+                "read the tape before that, carry the state on with .detach() (truncated BPTT), call backward once on "
+                "the sum of the losses, or keep the tape with retain_graph=True"
+            )
+        for i in t._needs:
+            x = inputs[i]
+            if x._operation is not None and x not in seen:
+                seen.add(x)
+                found.append(x)
+    found.sort(key=attrgetter("_number"))
+    return found
+
+
+def sweep(
+    order: list[Tensor],
+    arrived: dict[Tensor, Any],
+    crosses: Callable[[Tensor, int], bool] | None = None,
+    graph: bool = False,
+    release: bool = False,
+) -> dict[Tensor, Any]:
+    """Walk a tape backward (emptying the list) and return what arrived at each tensor; if released, at the leaves.
+
+    `arrived` holds the seeds. Each operation sends g times its local rate to its inputs; `crosses(t, i)` says
+    whether credit may pass from t to its input i. On arrays, sums are made in place in buffers that nobody else
+    sees; with `graph`, gradients are tensors and all is recorded. Both add in the same order and layout, bit for bit.
+    """
+    whole: dict[Tensor, bool] = {}  # buffers of our own; True where they began as zeros (no -0.0 in them)
+    parts: dict[Tensor, list[Part]] = {}  # with graph, parts wait until something needs their sum
+
+    def gathered(x: Tensor) -> Any:
+        if waiting := parts.pop(x, None):
+            values = [part.value for part in waiting]
+            arrived[x] = assemble(*values, indices=[part.index for part in waiting], shape=x.shape)
+        return arrived.get(x)
+
+    try:
+        while order:
+            t = order.pop()
+            g = gathered(t) if parts else arrived.pop(t, None) if release else arrived.get(t)
+            if g is not None:
+                operation, inputs, options = t._operation, t._inputs, t._options
+                needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
+                y: Any = t if graph else t._array
+                values = unchanged_inputs(t) if graph else t._arrays
+                if graph:
+                    CONTEXT.set(t._where._replace(recording=True, tracing=CONTEXT.get().tracing))
+                rules = operation.rules if operation.every is None else operation.every(g, y, *values, **options)
+                for i in needs:
+                    c = rules[i](g, y, *values, **options) if operation.every is None else rules[i]
+                    x = inputs[i]
+                    array = x._array
+                    old: Any = arrived.get(x)
+                    if type(c) is Part:
+                        if graph:
+                            parts.setdefault(x, [] if old is None else [Part(old, (...,))]).append(c)
+                            continue
+                        if not whole.get(x):
+                            fresh = np.zeros(array.shape, array.dtype)
+                            arrived[x] = old = fresh if old is None else np.add(fresh, old, fresh)
+                            whole[x] = True
+                        place = old[c.index]
+                        np.add(place, c.value, place)
+                        continue
+                    if c.shape != array.shape or c.dtype is not array.dtype:
+                        c = fitted(c, x, t)
+                    if old is None and (not parts or x not in parts):
+                        arrived[x] = c
+                    elif x in whole and old.strides == c.strides:
+                        np.add(old, c, old)
+                    else:
+                        arrived[x] = total = gathered(x) + c
+                        if type(total) is np.ndarray:
+                            whole[x] = False
+            if release:
+                t._inputs = t._arrays = None
+    except (AttributeError, TypeError) as error:
+        raise TypeError(f"backward at {t.label()}: {error} (rules take g, y, inputs; they return arrays)") from error
+    for x in list(parts):
+        gathered(x)
+    return arrived
+
+
+def unchanged_inputs(t: Tensor) -> tuple[Any, ...]:
+    """The inputs of t, to be differentiated again: only if they still hold what t was computed from."""
+    for x, array in zip(t._inputs, t._arrays, strict=True):
+        if isinstance(x, Tensor) and x._array is not array:
+            raise RuntimeError(f"{x.label()} was given new data after {t.label()} was computed: take gradients before")
+    return tuple(t._inputs)
+
+
+def fitted(c: Any, x: Tensor, t: Tensor) -> Any:
+    """A contribution summed over the axes along which x was broadcast, in the dtype of x."""
+    shape = x.shape
+    if c.shape != shape:
+        extra = c.ndim - len(shape)
+        stretched = [i + extra for i, n in enumerate(shape) if n == 1 and c.shape[i + extra] != 1] if 1 in shape else []
+        if extra < 0 or any(c.shape[i + extra] != n for i, n in enumerate(shape) if i + extra not in stretched):
+            raise ValueError(f"a rule of {t.operation} returned shape {c.shape} for an input of shape {shape}")
+        if c.size != x.size:
+            c = c.sum(axis=(*range(extra), *stretched))
+        c = c.reshape(shape)
+    if c.dtype != x.dtype:
+        if c.dtype.kind == "c":
+            raise TypeError(f"{t.operation} sends a complex gradient to {x.label()}; only real tensors have gradients")
+        c = c.astype(x.dtype)
+    return c
+
+
+def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> dict[Tensor, Any]:
+    """The gradient that each result starts with: 1 for a scalar, else a seed of its shape (a number is spread)."""
+    seeds = [seed] if len(results) == 1 else [None] * len(results) if seed is None else list(seed)
+    if len(seeds) != len(results):
+        raise ValueError(f"{len(results)} results need as many seeds, got {len(seeds)}")
+    arrived: dict[Tensor, Any] = {}
+    for y, given in zip(results, seeds, strict=True):
+        if not y._requires:
+            raise ValueError(
+                f"{y.label()} is a constant: nothing that it was computed from requires a gradient (or it was "
+                "computed under no_grad, or detached, or by a replay). Set requires_grad=True on a leaf before all that"
+            )
+        if given is None and y.size != 1:
+            raise ValueError(f"{y.label()} has shape {y.shape} and needs a seed of it, or .sum() or .mean() before it")
+        values: Any = given if isinstance(given, Tensor) else Tensor(1 if given is None else given)
+        if values.dtype.kind == "c":
+            raise TypeError(f"the seed of {y.label()} needs real numbers, got dtype {values.dtype}")
+        if values.ndim and values.shape != y.shape:
+            raise ValueError(f"the seed of {y.label()} needs its shape {y.shape}, got {values.shape}")
+        start = broadcast_to(astype(values if graph else values._array, y.dtype), y.shape)
+        arrived[y] = arrived[y] + start if y in arrived else start
+    return arrived
+
+
+def backward(result: Tensor, seed: Any = None, retain_graph: bool = False) -> None:
+    """Add the gradient of this tensor (with a seed: of Σ seed·tensor) to the `grad` of the leaves behind it.
+
+    `grad` is an array of the leaf's own shape and dtype, writable, shared with nothing. The tape is released
+    on the way: the arrays that it held are freed at once, and a second backward through it raises
+    TapeReleasedError, unless `retain_graph=True`. ValueError where the tensor is a constant, where it is no
+    scalar and has no seed, and where the seed has another shape; no `grad` is changed then.
+    """
+    arrived = seeded([result], seed)
+    if CONTEXT.get().tracing:
+        raise RuntimeError("a replayed step returns its loss; backward is part of the replay. Use tg.grad inside it")
+    leaves = sweep(collect([result]), arrived, release=not retain_graph)
+    for x, g in leaves.items():
+        if x._operation is None:
+            x.grad = np.array(g, x.dtype) if x.grad is None else np.asarray(x.grad + g, x.dtype)
+
+
+def grad(
+    y: Tensor | Sequence[Tensor],
+    xs: Tensor | Sequence[Tensor],
+    seed: Any = None,
+    create_graph: bool = False,
+    holding: Iterable[Tensor] = (),
+) -> Any:
+    """∂y/∂x for each x (of Σ seed·y where y is no scalar), without touching any `grad` and releasing nothing.
+
+    Given one tensor, returns one gradient; given a sequence, a list. The gradients are arrays, or with
+    `create_graph=True` recorded tensors, which can be differentiated again. `holding`: tensors treated as
+    constants (a partial derivative). Zeros where y does not depend on x; ValueError where x does not require a
+    gradient.
+
+    >>> import tinygrad_seq as tg
+    >>> x = tg.Tensor(3.0, requires_grad=True)
+    >>> first = tg.grad(x**3, x, create_graph=True)
+    >>> float(first), float(tg.grad(first, x))
+    (27.0, 18.0)
+    """
+    ys = [y] if isinstance(y, Tensor) else list(y)
+    create_graph = create_graph or CONTEXT.get().tracing  # a replay computes it anew
+    wanted = [xs] if isinstance(xs, Tensor) else list(xs)
+    order, crosses = towards(ys, wanted, holding)
+    with enable_grad():
+        arrived = sweep(order, seeded(ys, seed, create_graph), crosses, create_graph)
+    found = [arrived.get(x, np.zeros(x.shape, x.dtype)) for x in wanted]
+    gradients = [g if isinstance(g, Tensor) else Tensor(g) if create_graph else np.array(g) for g in found]
+    return gradients[0] if isinstance(xs, Tensor) else gradients
+
+
+def towards(
+    ys: Sequence[Tensor], xs: Sequence[Tensor], holding: Iterable[Tensor] = ()
+) -> tuple[list[Tensor], Callable[[Tensor, int], bool]]:
+    """The part of the tape through which ys depend on xs, and which edges credit may pass on it."""
+    if strangers := [type(x).__name__ for x in (*ys, *xs) if not isinstance(x, Tensor)]:
+        raise TypeError(f"derivatives are taken of tensors, by tensors, got {', '.join(strangers)}")
+    for x in xs:
+        if not x._requires:
+            raise ValueError(f"{x.label()} does not require a gradient, so nothing computed from it was recorded")
+    tape = collect(ys)
+    held, on_the_way, order = on_tape(holding, tape), set(xs), []
+    for t in tape:
+        if t not in held and any(t._inputs[i] in on_the_way and t._inputs[i] not in held for i in t._needs):
+            on_the_way.add(t)
+            order.append(t)
+    return order, lambda t, i: t._inputs[i] in on_the_way and t._inputs[i] not in held
+
+
+def on_tape(holding: Iterable[Tensor], tape: Iterable[Tensor]) -> set[Tensor]:
+    """The tensors to be held fixed, which must be on the tape: holding another one would say nothing."""
+    held = set([holding] if isinstance(holding, Tensor) else holding)
+    members = {x for t in tape for x in (t, *t._inputs) if isinstance(x, Tensor)} if held else held
+    if strangers := [x.label() for x in held - members]:
+        raise ValueError(f"holding {', '.join(strangers)}: not on this tape, so there is nothing to hold")
+    return held

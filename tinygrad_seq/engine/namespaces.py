@@ -1,0 +1,35 @@
+"""What a package shows at the prompt: its public names, those in other folders loaded when they are first asked for.
+
+A name that it does not have may have an answer: what the same thing is called here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+ANSWERS: dict[str, Mapping[str, str]] = {}  # by package: names from other libraries, and what to use in their place
+
+
+def namespace(
+    package: str, public: Iterable[str], later: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package with these public names, of which `later` says where some are defined.
+
+    `later` gives for a name the module that defines it, relative to the package; a module that is itself the public
+    name stands for itself, `{"nn": "nn"}`.
+    """
+
+    def find(name: str) -> Any:
+        if name in later:
+            module = import_module(f".{later[name]}", package)
+            found = module if later[name].split(".")[-1] == name else getattr(module, name)
+            setattr(sys.modules[package], name, found)
+            return found
+        hint = ANSWERS.get(package, {}).get(name)
+        said = f": use {hint}" if hint else ""
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{said}", name=name, obj=sys.modules[package])
+
+    return find, lambda: sorted(public)

@@ -1,0 +1,183 @@
+"""Sentences as arrays: words and their numbers, and a batch in the form that a replay can take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from ...engine.signatures import Array
+
+
+class Mark(Enum):
+    """What stands in a sentence besides words. No strings: a text may hold the word "<s>" and mean it.
+
+    >>> Vocabulary(["<s>"]).ids([Mark.BEGIN, "<s>"]).tolist()
+    [0, 3]
+    """
+
+    BEGIN = "<s>"
+    END = "</s>"
+    UNKNOWN = "<unk>"
+
+
+Each = TypeVar("Each")
+Word: TypeAlias = str | Mark
+Sentences: TypeAlias = Sequence[Sequence[str]]
+
+
+class Vocabulary:
+    """The words that have a number, after the three marks <s>, </s> and <unk>; every other word is unknown.
+
+    >>> vocabulary = Vocabulary(["blue", "key"])
+    >>> vocabulary.ids(["key", "lock", "blue"]).tolist(), len(vocabulary)
+    ([4, 2, 3], 5)
+
+    `text` is what to save with a model: the words, one on a line; `Vocabulary.read(text)` is the same vocabulary.
+
+    Raises ValueError for a word that is given twice, is empty or has a line break, TypeError for what is no string.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.entries: list[Word] = [*Mark, *(checked_word(word) for word in words)]
+        if broken := [word for word in self.entries if isinstance(word, str) and (not word or "\n" in word)]:
+            raise ValueError(f"a word of a vocabulary fills one line, got {broken[0]!r}")
+        self._number = {word: i for i, word in enumerate(self.entries)}
+        if len(self._number) < len(self.entries):
+            twice = [word for word, n in Counter(self.entries).items() if n > 1]
+            raise ValueError(f"a vocabulary has each word once; given more than once: {twice[:5]}")
+
+    @classmethod
+    def of(cls, sentences: Iterable[Iterable[str]], least: int = 1) -> Vocabulary:
+        """The words that occur at least so often, the most frequent first (equally frequent ones in ABC order).
+
+        >>> Vocabulary.of([["a", "rose", "is", "a", "rose"]], least=2).entries[3:]
+        ['a', 'rose']
+        """
+        counts = Counter(word for sentence in sentences for word in sentence)
+        return cls(sorted((word for word, n in counts.items() if n >= least), key=lambda word: (-counts[word], word)))
+
+    @classmethod
+    def read(cls, text: str) -> Vocabulary:
+        """The vocabulary that has this `text`."""
+        return cls(text.split("\n") if text else [])
+
+    @property
+    def text(self) -> str:
+        """The words, one on a line, without the marks."""
+        return "\n".join(word for word in self.entries if isinstance(word, str))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._number
+
+    def ids(self, words: Iterable[Word]) -> Array:
+        """The number of each word, (n,); that of <unk> for a word that has none."""
+        unknown = self._number[Mark.UNKNOWN]
+        return np.array([self._number.get(checked_word(word), unknown) for word in words], np.intp)
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """The words with these numbers, marks as `<s>`. IndexError for a number that no word has."""
+        found = []
+        for i in ids:
+            if not 0 <= i < len(self):
+                raise IndexError(f"this vocabulary has the ids 0..{len(self) - 1}, got {i}")
+            entry = self.entries[i]
+            found.append(entry.value if isinstance(entry, Mark) else entry)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self) - len(Mark)} words)"
+
+
+def checked_word(word: Any) -> Any:
+    if not isinstance(word, (str, Mark)):
+        raise TypeError(f"a word is a str, got {type(word).__name__} {word!r}; for ids there is vocabulary.words(ids)")
+    return word
+
+
+class Directions(NamedTuple, Generic[Each]):
+    """What there is one of for each direction."""
+
+    forward: Each
+    backward: Each
+
+
+def placed(batch: Sentences) -> tuple[list[Word], Array, Array]:
+    """The distinct words of a batch, <s> and </s> first; which of them stands where in the sentences between their
+    marks, (T + 2, B), T the longest sentence, </s> also at padding; and the sentences' lengths without the marks."""
+    if isinstance(batch, str) or not isinstance(batch, Sequence):
+        raise TypeError(f"a batch is a list of sentences, each a list of words; got {type(batch).__name__}")
+    if not batch:
+        raise ValueError("a batch needs at least one sentence")
+    place: dict[Word, int] = {Mark.BEGIN: 0, Mark.END: 1}
+    rows = []
+    for k, sentence in enumerate(batch):
+        if isinstance(sentence, str) or not isinstance(sentence, (Sequence, np.ndarray)):
+            raise TypeError(
+                f"a sentence is a list of words, but sentence {k} is a {type(sentence).__name__}: split it first"
+            )
+        rows.append([place.setdefault(checked_word(word), len(place)) for word in sentence])
+    lengths = np.array([len(row) for row in rows], np.intp)
+    places = np.full((lengths.max() + 2, len(rows)), 1, np.intp)
+    places[0] = 0
+    for b, row in enumerate(rows):
+        places[1 : len(row) + 1, b] = row
+    return list(place), places, lengths
+
+
+def filled_up(array: Array, shape: Any) -> Array:
+    """An array of this shape that begins as the given one and is 0 beyond its ends."""
+    whole = np.zeros(shape, array.dtype)
+    whole[tuple(map(slice, array.shape))] = array
+    return whole
+
+
+class Frame(NamedTuple):
+    """A batch as arrays and nothing else, so that a replay can take it; `BiLM.frames` makes them.
+
+    It may be larger than its sentences need. What is padding counts for nothing.
+    """
+
+    words: tuple[Any, ...]
+    """The distinct words, <s> and </s> first, as `encoder.spell` writes them and `encoder.rows` reads them."""
+    inputs: Directions[Any]
+    """(T + 1, B) each: which of the words a direction reads, step after step."""
+    lengths: Any
+    """(B,), the number of words of each sentence, without the marks."""
+    at: Any
+    """(n,): which of the (T + 1)·B predictions are made, in order. All that count are among them."""
+    targets: Directions[Any]
+    """(n,) each: the class that is to be predicted there, -1 where the prediction does not count."""
+
+    @classmethod
+    def of(cls, spelled: Any, classes: Array, places: Array, lengths: Array, sizes: Any = None) -> Frame:
+        """From what `placed` gives, its words spelled and their classes. `sizes` to fill it up to: those of the places,
+        how many predictions are made, and those of what is spelled."""
+        real = np.arange(len(places) - 1)[:, None] < lengths + 1
+        n = real.sum()
+        if sizes is not None:
+            T, B, n, *rest = sizes
+            places, real, lengths = filled_up(places, (T, B)), filled_up(real, (T - 1, B)), filled_up(lengths, (B,))
+            further = iter(rest)
+            spelled = tuple(filled_up(array, [next(further) for _ in array.shape]) for array in spelled)
+        steps = np.arange(len(places))[:, None]
+        turned = places[np.maximum(lengths + 1 - steps, 0), np.arange(len(lengths))]  # from each row's own </s>
+        at = np.sort(np.argsort(~real, axis=None, kind="stable")[:n])
+        targets = [np.where(real, classes[read[1:]], -1).ravel()[at] for read in (places, turned)]
+        return cls(spelled, Directions(places[:-1], turned[:-1]), lengths, at, Directions(*targets))
+
+
+def by_length(sentences: Sentences, batch: int, ordered: bool = False) -> list[Array]:
+    """The numbers of the sentences in groups of at most `batch`: of like length, the shortest first, or as given."""
+    if batch < 1:
+        raise ValueError(f"a batch has at least one sentence, got {batch}")
+    order = (
+        np.arange(len(sentences)) if ordered else np.argsort([len(sentence) for sentence in sentences], kind="stable")
+    )
+    return [order[start : start + batch] for start in range(0, len(order), batch)]

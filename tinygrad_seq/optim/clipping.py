@@ -1,0 +1,112 @@
+"""Clipping: gradients that are too long are shortened, all of them by one factor or each entry by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import hypot, isfinite, sqrt
+
+import numpy as np
+
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
+
+
+class GradientNorm(float):
+    """What was measured before clipping: a float, with the `scale` by which the largest entry was multiplied.
+
+    >>> w = Tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w / 2).sum().backward()
+    >>> norm = clip_grad_norm([w], max_norm=1.0)
+    >>> float(norm), norm.scale
+    (5.0, 0.2)
+    """
+
+    scale: float
+
+    def __new__(cls, norm: float, scale: float) -> GradientNorm:
+        self = super().__new__(cls, norm)
+        self.scale = scale
+        return self
+
+
+def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float, p: float = 2.0) -> GradientNorm:
+    """Scale all gradients by one factor so that their joint p-norm is at most max_norm (Pascanu et al. 2013).
+
+    Returns the norm before clipping; `.scale` is the factor. The norm is taken in float64 and cannot overflow; p may
+    be infinite. Tied parameters count once. No gradients, or only zeros: norm 0, nothing changes. A gradient that is
+    not finite raises FloatingPointError with the parameter's name and leaves all gradients as they were; a negative
+    or NaN max_norm, or p < 1, raises ValueError.
+
+    >>> w = Tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w / 2).sum().backward()
+    >>> clip_grad_norm([w], 1.0), w.grad.tolist()
+    (5.0, [0.6000000000000001, 0.8])
+    """
+    if not max_norm >= 0 or not p >= 1:
+        raise ValueError(f"clip_grad_norm needs max_norm >= 0 and p >= 1, got {max_norm} and {p}")
+    given = _given(parameters)
+    norm = _norm(given, p)
+    scale = min(1.0, max_norm / norm) if norm else 1.0
+    if scale < 1:
+        for _, x, g in given:
+            x.grad = np.asarray(g * scale, x.dtype)
+    return GradientNorm(norm, scale)
+
+
+def clip_grad_value(parameters: Iterable[Tensor], bound: float) -> GradientNorm:
+    """Move every entry of every gradient into -bound..bound.
+
+    Returns the largest absolute value before clipping; `.scale` is by what that entry was multiplied. Errors as in
+    `clip_grad_norm`, which keeps the direction of the gradient; this does not.
+
+    >>> w = Tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w / 2).sum().backward()
+    >>> clip_grad_value([w], 3.5), w.grad.tolist()
+    (4.0, [3.0, 3.5])
+    """
+    if not bound >= 0:
+        raise ValueError(f"clip_grad_value needs a bound >= 0, got {bound}")
+    given = _given(parameters)
+    largest = _norm(given, np.inf)
+    if largest > bound:
+        for _, x, g in given:
+            x.grad = np.asarray(np.clip(g, -bound, bound), x.dtype)
+    return GradientNorm(largest, min(1.0, bound / largest) if largest else 1.0)
+
+
+def _given(parameters: Iterable[Tensor]) -> list[tuple[int, Tensor, Array]]:
+    """The parameters that have a gradient, each once, with their numbers in the list and their gradients."""
+    return [(k, x, x.grad) for k, x in enumerate(dict.fromkeys(parameters_of(parameters))) if x.grad is not None]
+
+
+def _norm(given: list[tuple[int, Tensor, Array]], p: float) -> float:
+    """The joint p-norm of the gradients, which must be finite."""
+    gradients = [np.asarray(g, np.float64).ravel() for _, _, g in given]
+    if p == 2:
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = hypot(*(sqrt(g @ g) for g in gradients))
+        if 1e-140 < norm < np.inf:  # else squares may have overflowed or underflowed
+            return norm
+    largest = 0.0
+    for (k, x, _), g in zip(given, gradients, strict=True):
+        peak = float(np.abs(g).max(initial=0))
+        if not isfinite(peak):
+            raise FloatingPointError(f"the gradient of parameter {k} ({x.label()}) is not finite; nothing was clipped")
+        largest = max(largest, peak)
+    if largest == 0 or p == np.inf:
+        return largest
+    return largest * float(sum((np.abs(g / largest) ** p).sum() for g in gradients) ** (1 / p))
+
+
+def parameters_of(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """The parameters as a list."""
+    if isinstance(parameters, (Tensor, Mapping)) or not isinstance(parameters, Iterable):
+        raise TypeError(f"parameters come as a list: [w], or module.parameters(); got {type(parameters).__name__}")
+    listed = list(parameters)
+    for x in listed:
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"parameters are tensors, got {type(x).__name__} in the list: of a module give module.parameters(), of "
+                "two modules [*one.parameters(), *other.parameters()]"
+            )
+    return listed

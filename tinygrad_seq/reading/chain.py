@@ -1,0 +1,76 @@
+"""The chain of a state: the factor by which each step multiplies the credit that goes back along it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from ..engine.backward import sweep
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
+from .ledger import Crosses, Entry, digits, heading
+from .table import Table
+
+
+def factor(order: Sequence[Tensor], y: Tensor, x: Tensor, crosses: Crosses) -> Array:
+    """∂y/∂x along the edges that credit may pass, as a matrix of y.size rows and x.size columns.
+
+    Only what was recorded between the two is read, so a chain of T factors costs as much as one pass for each row.
+    """
+    number = attrgetter("_number")
+    on_the_way, between = {x}, []
+    for t in order[bisect_right(order, x._number, key=number) : bisect_right(order, y._number, key=number)]:
+        if any(t._inputs[i] in on_the_way and (crosses is None or crosses(t, i)) for i in t._needs):
+            on_the_way.add(t)
+            between.append(t)
+
+    def open_edge(t: Tensor, i: int) -> bool:
+        return t._inputs[i] in on_the_way and (crosses is None or crosses(t, i))
+
+    rows = np.zeros((y.size, x.size), x.dtype)
+    for k, seed in enumerate(np.eye(y.size, dtype=y.dtype)):
+        g = sweep(list(between), {y: seed.reshape(y.shape)}, open_edge).get(x)
+        if g is not None:
+            rows[k] = np.asarray(g).reshape(-1)
+    return rows
+
+
+def largest_singular_value(J: Array) -> Any:
+    """How much J can lengthen a vector; nan where an entry is not finite, as after an explosion."""
+    return np.linalg.norm(J, 2) if np.isfinite(J).all() else J.dtype.type(np.nan)
+
+
+def chain(
+    order: Sequence[Tensor], states: Sequence[Tensor], incoming: Array, crosses: Crosses, entry: Entry, precision: Any
+) -> Table:
+    """The table of `Flow.chain`: states in the order of recording, and what arrived at the last of them."""
+    last, name, matrix = states[-1], states[-1].name, states[-1].size > 1
+    length = np.linalg.norm(incoming)
+    arrived = sweep(list(order), {last: incoming / length if length else incoming}, crosses)
+    product, bound = np.eye(last.size, dtype=last.dtype), last.dtype.type(1)
+    rows: list[tuple[Any, ...]] = []
+    for y, x in zip(states[:0:-1], states[-2::-1], strict=True):
+        J = factor(order, y, x, crosses)
+        product = product @ J
+        largest = largest_singular_value(J)
+        bound = bound * largest
+        left = None if not length else np.linalg.norm(arrived[x]) if x in arrived else last.dtype.type(0)
+        step = f"{y.step} → {'start' if x.step is None else x.step}"
+        if not matrix:
+            rows.append((step, J[0, 0], product[0, 0], left))
+        elif entry is None:
+            rows.append((step, np.linalg.norm(J), largest, largest_singular_value(product), left, bound))
+        else:
+            rows.append((step, J[entry], largest, product[entry], left, bound))
+    factor_head, product_head = f"∂{name}/∂{name} before", "product"
+    columns: tuple[str, ...] = ("from → to", factor_head, product_head, "left")
+    if matrix:
+        columns = (
+            "from → to", heading(factor_head, last, entry), "largest σ", heading(product_head, last, entry), "left",
+            "bound",
+        )  # fmt: skip
+    return Table(columns, rows, f"Credit going back along {name}", precision=digits(precision, matrix))

@@ -1,0 +1,329 @@
+"""The ledger of a flow: which use of a tensor gave which part of its gradient.
+
+A use is one appearance of a tensor as an input of one operation. The gradient of a shared parameter is the sum of
+its uses' contributions, added in the order in which the backward pass meets them; the ledger keeps them apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import numpy as np
+
+from ..engine.backward import TapeReleasedError, fitted
+from ..engine.numerics import norm
+from ..engine.ops import concat_, getitem, stack_
+from ..engine.recording import Part
+from ..engine.signatures import Array
+from ..engine.tensor import Tensor
+from .table import Table
+
+Readers = Mapping[Tensor, Sequence[tuple[Tensor, Sequence[int]]]]
+Crosses = Callable[[Tensor, int], bool] | None
+Entry = tuple[int, ...] | int | None
+JOINS = (concat_, stack_)
+
+
+def readers(order: Sequence[Tensor]) -> Readers:
+    """Of each tensor, the operations that read it, in the order of the pass, and the places where they do."""
+    found: dict[Tensor, list[tuple[Tensor, list[int]]]] = {}
+    for t in reversed(order):
+        for i in t._needs:
+            reading = found.setdefault(t._inputs[i], [])
+            if reading and reading[-1][0] is t:
+                reading[-1][1].append(i)
+            else:
+                reading.append((t, [i]))
+    return found
+
+
+def contributions(t: Tensor, g: Array, places: Sequence[int]) -> list[Any]:
+    """What the pass sends from t to its inputs at these places when g has arrived: g times each local rate."""
+    check_kept(t)
+    return times_rates(g, t._operation, t._array, t._arrays, t._options, places)
+
+
+def check_kept(t: Tensor) -> None:
+    if t._inputs is None:
+        raise TapeReleasedError(
+            f"a backward pass has released {t.label()} since this was read: ask for the uses first, or keep the tape "
+            "with backward(retain_graph=True)"
+        )
+
+
+def times_rates(
+    g: Any, operation: Any, y: Any, values: Sequence[Any], options: Mapping[str, Any], places: Sequence[int]
+) -> list[Any]:
+    """g times the local rates of an operation with respect to its inputs at these places."""
+    if operation.every is not None:
+        sent = operation.every(g, y, *values, **options)
+        return [sent[i] for i in places]
+    return [operation.rules[i](g, y, *values, **options) for i in places]
+
+
+def whole(c: Any, x: Tensor, t: Tensor) -> Array:
+    """A contribution of t to its input x as an array of the shape of x: a part stands in its place among zeros."""
+    if type(c) is Part:
+        array = np.zeros(x.shape, x.dtype)
+        place = array[c.index]
+        np.add(place, c.value, place)
+        return array
+    fit: Array = c if c.shape == x.shape and c.dtype == x.dtype else fitted(c, x, t)
+    return fit
+
+
+def unwritable(array: Any) -> Array:
+    """A view that cannot be written to."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def look(array: Array, entry: Entry = None) -> Any:
+    """One number to show of an array: its only entry, the entry asked for, or the norm."""
+    if array.size == 1:
+        return array.reshape(-1)[0]
+    return float(norm(np.abs(array) * np.float64(1))) if entry is None else array[entry]
+
+
+def heading(text: str, x: Any, entry: Entry = None) -> str:
+    """What `look` shows of arrays such as x, as a heading."""
+    if x.size == 1:
+        return text
+    return f"‖{text}‖" if entry is None else f"{text}[{', '.join(map(str, np.atleast_1d(entry)))}]"
+
+
+def digits(precision: int | None, norms: bool) -> int | None:
+    """The precision of a table: where it shows norms, which are never exact, six digits unless told."""
+    return 6 if norms and precision is None else precision
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """One appearance of a tensor as an input of one operation, and what the flow sent along that edge.
+
+    `step`: the time step of the operation. `name`: of its result, or of the one named tensor that its result goes
+    into. `operation` and `argument`: what read the tensor, and at which place (0 is the first). `incoming`: the
+    gradient that had arrived at the operation's result. `contribution`: what it sent back, incoming times the local
+    rate, in the shape of the tensor. `arrival`: when it arrived, counted from 0 along the backward pass.
+
+    The seed of a tensor that is itself a result of the tape is its first use, with `operation="seed"`.
+
+    >>> import tinygrad_seq as tg
+    >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+    >>> for t in (1, 2):
+    ...     with tg.step(t):
+    ...         h = (w * h).named("h")
+    >>> for use in tg.Tape(h).flow().uses("w"):  # h2 = w·h1, h1 = w·1
+    ...     print(use, use.incoming, use.contribution)
+    Use(step=1, name='h', operation='multiply', argument=0, arrival=1) 0.5 0.5
+    Use(step=2, name='h', operation='multiply', argument=0, arrival=0) 1.0 0.5
+    """
+
+    step: int | None
+    name: str | None
+    operation: str
+    argument: int | None
+    incoming: Array = field(repr=False)
+    arrival: int
+    _number: int = field(repr=False)
+    _rates: tuple[Callable[[Array], Array], ...] = field(repr=False)  # the operation's, then those of copies before it
+
+    @property
+    def contribution(self) -> Array:
+        """What this use sent back: an array of the shape of the tensor that was used."""
+        # Not kept: a thousand uses of a matrix would fill the memory with a thousand matrices.
+        c = self.incoming
+        for times_rate in self._rates:
+            c = times_rate(c)
+        return unwritable(c)
+
+
+class Uses(list[Use]):
+    """The uses of one tensor in time order: step by step, within a step as recorded, those outside any step last.
+
+    `total()` is the sum of the contributions, added in the order of the pass: the gradient, bit for bit. Printed, it
+    is a table.
+    """
+
+    def __init__(self, x: Tensor, found: Sequence[Use]) -> None:
+        numbered = [replace(use, arrival=k) for k, use in enumerate(found)]
+        super().__init__(sorted(numbered, key=lambda use: (use.step is None, use.step, use._number, use.arrival)))
+        self.tensor = x
+
+    def in_order_of_arrival(self) -> list[Use]:
+        """As the backward pass meets them."""
+        return sorted(self, key=attrgetter("arrival"))
+
+    def total(self) -> Array:
+        """The contributions, added in the order of the pass: the gradient."""
+        return self.totals(attrgetter("arrival"), lambda c: None)[1]
+
+    def totals(self, key: Callable[[Use], Any], finish: Callable[[Array], Any]) -> tuple[dict[Any, Any], Array]:
+        """The sums of the uses that have a key in common, each finished as soon as it is complete; and the total."""
+        left = Counter(map(key, self))
+        open_sums: dict[Any, Array] = {}
+        finished: dict[Any, Any] = {}
+        total: Array | None = None
+        for use in self.in_order_of_arrival():
+            c, k = use.contribution, key(use)
+            total = np.array(c) if total is None else np.add(total, c, total)
+            part = c if k not in open_sums else open_sums[k] + c
+            left[k] -= 1
+            if left[k]:
+                open_sums[k] = part
+            else:
+                finished[k] = finish(part)
+                open_sums.pop(k, None)
+        return finished, np.zeros(self.tensor.shape, self.tensor.dtype) if total is None else total
+
+    def table(self, entry: Entry = None, precision: int | None = None) -> Table:
+        """A row for each use and one for the sum; of arrays the norm, or with `entry` that entry of a contribution."""
+        arrays = [use.incoming for use in self if use.incoming.size != 1]
+        contributed, total = self.totals(attrgetter("arrival"), partial(look, entry=entry))
+        incoming = "‖incoming‖" if arrays else "incoming"
+        return Table(
+            ("step", "goes into", "operation", "argument", incoming, heading("contribution", self.tensor, entry)),
+            [
+                *((u.step, u.name, u.operation, u.argument, look(u.incoming), contributed[u.arrival]) for u in self),
+                ("‖sum‖" if entry is None and self.tensor.size > 1 else "sum", "", "", "", "", look(total, entry)),
+            ],
+            f"Each use of {self.tensor.label()}",
+            foot=1,
+            precision=digits(precision, bool(arrays) or (entry is None and self.tensor.size > 1)),
+        )
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+
+class Ledger:
+    """The uses of any tensor in one flow, kept apart.
+
+    Operations that only move values about (transpose, reshape, slices, concat, stack) are looked through: what reads
+    the moved values is the use. So a weight that enters through a transposed or joined copy, made once, still shows
+    a use at each step. The contribution is then carried back by the rates of those operations. Adding contributions
+    one by one must give the gradient bit for bit, and addition is not associative; so where several contributions
+    were added up at the copy, and that sum was added to something else that had arrived at the tensor before, the
+    copy counts as one use. What only touches other parts of a joined tensor is no use.
+    """
+
+    def __init__(
+        self, read: Readers, arrived: Mapping[Tensor, Any], seeds: Mapping[Tensor, Array], crosses: Crosses
+    ) -> None:
+        self._readers, self._arrived, self._seeds, self._crosses = read, arrived, seeds, crosses
+        self._names: dict[Tensor, str | None] = {}
+        self._parts: dict[Tensor, Sequence[Any]] = {}
+
+    def uses(self, x: Tensor) -> Uses:
+        """Every use of x that something was sent back from."""
+        waiting, answer = [self._found(x, None)], None
+        while waiting:  # a chain of copies may be longer than Python's stack
+            try:
+                question = waiting[-1].send(answer)
+            except StopIteration as end:
+                waiting.pop()
+                answer = end.value
+            else:
+                waiting.append(self._found(*question))
+                answer = None
+        return Uses(x, answer or [])
+
+    def _found(
+        self, x: Tensor, mine: Array | None
+    ) -> Generator[tuple[Tensor, Array | None], list[Use] | None, list[Use]]:
+        """The uses of x in the order of the pass; `mine` marks those entries of x that are followed (None: all)."""
+        found: list[Use] = []
+        covered = np.zeros(x.shape, bool)  # where something has arrived
+        zeros = False
+        if x in self._seeds:
+            found.append(Use(x.step, x.name, "seed", None, unwritable(self._seeds[x]), 0, x._number, ()))
+            covered[...] = True
+        for t, places in self._readers.get(x, ()):
+            g = self._arrived.get(t)
+            check_kept(t)
+            sent = [i for i in places if self._crosses is None or self._crosses(t, i)]
+            if g is None or not sent:
+                continue
+            index = t._options["index"] if t._operation is getitem else (...,)
+            for i, times_rate in zip(sent, self._times_rates(t, g, sent), strict=True):
+                uses = None
+                if t._operation in JOINS or (t._operation.view and len(t._inputs) == 1):
+                    moved = self._moved(t, i, mine)
+                    uses = (yield t, moved) if t.size and (moved is None or moved.any()) else []
+                    if not uses:
+                        zeros = True
+                        continue
+                    uses = uses if len(uses) == 1 or not covered[index].any() else None
+                uses = [self._use(t, i)] if uses is None else uses
+                found += [replace(use, _rates=(*use._rates, times_rate)) for use in uses]
+                covered[index] = True
+        # Where zeros were sent as well, by copies of which only other parts are read, -0.0 has become 0.0.
+        return [replace(use, _rates=(*use._rates, _unsigned)) for use in found] if zeros else found
+
+    def _use(self, t: Tensor, i: int) -> Use:
+        g = unwritable(self._arrived[t])
+        return Use(t.step, self._goes_into(t), t._operation.__name__, i, g, 0, t._number, ())
+
+    def _times_rates(self, t: Tensor, g: Array, places: Sequence[int]) -> list[Callable[[Array], Array]]:
+        """For each place, what turns a gradient of t into the contribution to that input.
+
+        They hold on to the arrays, so that contributions can be read after a backward pass has released the tape.
+        """
+        if t._operation in JOINS:
+            return [itemgetter(self._part(t, i)) for i in places]
+        if t._operation.every is not None:  # called once for all inputs, and not once for each
+            sent = zip(places, contributions(t, g, places), strict=True)
+            return [partial(_first, whole(c, t._inputs[i], t)) for i, c in sent]
+        return [partial(_contribution, t, i, t._inputs[i], t._arrays) for i in places]
+
+    def _part(self, t: Tensor, i: int) -> Any:
+        """Where the input i of a join stands in the result: its rule is asked which part it would take."""
+        if t not in self._parts:
+            self._parts[t] = t._operation.every(_Asked(), t._array, *t._arrays, **t._options)
+        return self._parts[t][i]
+
+    def _moved(self, t: Tensor, i: int, mine: Array | None) -> Array | None:
+        """Which entries of the copy t come from the marked ones of its input i; None: all do."""
+        if t._operation in JOINS:
+            moved = np.zeros(t.shape, bool)
+            moved[self._part(t, i)] = True if mine is None else mine
+            return moved
+        return None if mine is None else t._operation.forward(mine, **t._options)
+
+    def _goes_into(self, t: Tensor) -> str | None:
+        """The name of t, or of the one tensor made from it that has a name."""
+        path = []
+        while t.name is None and t not in self._names and len(self._readers.get(t, ())) == 1:
+            path.append(t)
+            t = self._readers[t][0][0]
+        name = t.name or self._names.get(t)
+        self._names |= dict.fromkeys(path, name)
+        return name
+
+
+class _Asked:
+    """In the place of a gradient: gives back the index of the part that it is asked for."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+def _contribution(t: Tensor, i: int, x: Tensor, values: Sequence[Any], g: Array) -> Array:
+    return whole(t._operation.rules[i](g, t._array, *values, **t._options), x, t)
+
+
+def _first(c: Array, g: Array) -> Array:
+    return c
+
+
+def _unsigned(c: Array) -> Array:
+    return c + 0.0
