@@ -16,7 +16,7 @@ keep it, `tg.draw` draws it. `help(tg.tanh)` has formula, shapes, errors and a c
 from typing import TYPE_CHECKING
 
 from .engine import methods
-from .engine.backward import TapeReleasedError, grad
+from .engine.backward import grad
 from .engine.compositions import (
     astype, clip, concat, cumsum, dot, einsum, flip, mean, outer, pad, prod, softplus, split, stack, std, take,
     transpose, var,
@@ -28,7 +28,7 @@ from .engine.ops import (
     sin, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tanh, where,
 )  # fmt: skip
 from .engine.recording import Part, enable_grad, no_grad, primitive, scope, step
-from .engine.tensor import Tensor
+from .engine.tensor import Record, TapeReleasedError, Tensor
 from .help import pytorch_names, reference
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ concatenate = concat
 
 __version__ = "0.2.0"
 __all__ = [
-    "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Replay", "Table", "Tape", "TapeReleasedError",
+    "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Record", "Replay", "Table", "Tape", "TapeReleasedError",
     "Tensor", "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat", "concatenate", "cos",
     "cumsum", "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad", "exp", "expand_dims",
     "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log", "log1p",

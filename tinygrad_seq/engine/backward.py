@@ -18,21 +18,6 @@ from .recording import Part, enable_grad
 from .tensor import CONTEXT, Tensor
 
 
-class TapeReleasedError(RuntimeError):
-    """A backward pass, or a question asked of a tape, came to operations that an earlier backward pass has released.
-
-    >>> import tinygrad_seq as tg
-    >>> w = tg.Tensor(3.0, requires_grad=True)
-    >>> loss = w * w
-    >>> loss.backward()
-    >>> try:
-    ...     loss.backward()
-    ... except tg.TapeReleasedError as error:
-    ...     print(str(error).partition(":")[0])
-    the way back leads to the result of multiply (made by multiply), whose tape an earlier backward released
-    """
-
-
 def collect(results: Iterable[Tensor]) -> list[Tensor]:
     """All recorded tensors that the results depend on through differentiable edges, in order of recording."""
     found = [y for y in dict.fromkeys(results) if y._operation is not None]
@@ -40,11 +25,7 @@ def collect(results: Iterable[Tensor]) -> list[Tensor]:
     for t in found:  # the list grows as it is walked
         inputs = t._inputs
         if inputs is None:
-            raise TapeReleasedError(
-                f"the way back leads to {t.label()} (made by {t.operation}), whose tape an earlier backward released: "
-                "read the tape before that, carry the state on with .detach() (truncated BPTT), call backward once on "
-                "the sum of the losses, or keep the tape with retain_graph=True"
-            )
+            raise t.released()
         for i in t._needs:
             x = inputs[i]
             if x._operation is not None and x not in seen:

@@ -1,13 +1,14 @@
 """Operations that are made of others: they have no rule of their own, and need none.
 
-The names are NumPy's where NumPy has the function. Everything takes tensors or arrays.
+The names are NumPy's where NumPy has the function. Everything takes tensors or arrays. `composed` notes beside each
+which function of NumPy it answers for, and whether it is a method of tensors.
 """
 
 from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from string import ascii_letters
 from typing import Any
@@ -15,9 +16,22 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .ops import logsigmoid, matmul, maximum, minimum, norm, reshape, square, squeeze, sum, swapaxes
-from .signatures import Axis, with_axis
+from .ops import Row, logsigmoid, matmul, maximum, minimum, norm, reshape, square, squeeze, sum, swapaxes
+from .signatures import AnyFunction, Axis, with_axis
 from .tensor import Tensor
+
+TABLE: list[Row] = []
+
+
+def composed(numpy: Any = (), method: bool = False) -> Callable[[AnyFunction], AnyFunction]:
+    """A composition: which functions of NumPy it answers for, and whether it is a method of tensors."""
+
+    def add(function: AnyFunction) -> AnyFunction:
+        function = with_axis(function)
+        TABLE.append(Row(function, numpy if isinstance(numpy, tuple) else (numpy,), method))
+        return function
+
+    return add
 
 
 def _axes(x: Any, axis: Axis) -> tuple[int, ...]:
@@ -33,26 +47,28 @@ def _along(axis: int, place: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, place)
 
 
+@composed()
 def softplus(x: Any) -> Any:
     return 0.0 - logsigmoid(-x)  # which has no -0.0 far out on the left
 
 
+@composed(numpy=np.clip, method=True)
 def clip(x: Any, low: Any = None, high: Any = None) -> Any:
     x = x if low is None else maximum(x, low)
     return x if high is None else minimum(x, high)
 
 
-@with_axis
+@composed(numpy=np.mean, method=True)
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return sum(x, axis, keepdims) / _count(x, axis)
 
 
-@with_axis
+@composed(numpy=np.var, method=True)
 def var(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
     return sum(square(x - mean(x, axis, True)), axis, keepdims) / _freedom(x, axis, ddof)
 
 
-@with_axis
+@composed(numpy=np.std, method=True)
 def std(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
     return norm(x - mean(x, axis, True), axis, keepdims) / _freedom(x, axis, ddof) ** 0.5
 
@@ -68,7 +84,7 @@ def _freedom(x: Any, axis: Axis, ddof: int) -> int:
     return n - ddof
 
 
-@with_axis
+@composed(numpy=np.prod, method=True)
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     axes = _axes(x, axis)
     for i in axes:  # halves are multiplied until one is left: no division, so a zero among the factors is no trouble
@@ -81,33 +97,34 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return x if keepdims else squeeze(x, axes)
 
 
-@with_axis
+@composed(numpy=np.cumsum, method=True)
 def cumsum(x: Any, axis: int | None = None) -> Any:
     return ops.cumsum_(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis)
 
 
+@composed(numpy=np.transpose)
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     return ops.transpose(x, None if axes is None else tuple(axes))  # a list might be changed before it is read again
 
 
-@with_axis
+@composed(numpy=np.flip)
 def flip(x: Any, axis: Axis = None) -> Any:
     for i in _axes(x, axis):
         x = x[_along(i, slice(None, None, -1))]
     return x
 
 
-@with_axis
+@composed(numpy=np.concatenate)
 def concat(parts: Sequence[Any], axis: int = 0) -> Any:
     return ops.concat_(*parts, axis=axis)
 
 
-@with_axis
+@composed(numpy=np.stack)
 def stack(parts: Sequence[Any], axis: int = 0) -> Any:
     return ops.stack_(*parts, axis=axis)
 
 
-@with_axis
+@composed(numpy=np.split)
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     (i,) = _axes(x, axis)
     n = x.shape[i]
@@ -118,6 +135,7 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     return [x[_along(i, slice(start, stop))] for start, stop in pairwise([0, *sections, n])]
 
 
+@composed(numpy=np.pad)
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: float = 0.0) -> Any:
     if mode != "constant":
         raise ValueError(f"pad fills with a constant; mode {mode!r} has no rule")
@@ -127,11 +145,12 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: float =
     return x
 
 
-@with_axis
+@composed(numpy=np.take, method=True)
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     return reshape(x, (-1,))[indices] if axis is None else x[_along(_axes(x, axis)[0], indices)]
 
 
+@composed(numpy=np.dot, method=True)
 def dot(a: Any, b: Any) -> Any:
     dimensions = [x.ndim if isinstance(x, Tensor) else np.ndim(x) for x in (a, b)]
     if builtins.max(dimensions) > 2:
@@ -139,10 +158,12 @@ def dot(a: Any, b: Any) -> Any:
     return a * b if 0 in dimensions else matmul(a, b)
 
 
+@composed(numpy=np.outer)
 def outer(a: Any, b: Any) -> Any:
     return reshape(a, (-1, 1)) * reshape(b, (1, -1))
 
 
+@composed(numpy=np.einsum)
 def einsum(subscripts: str, *operands: Any) -> Any:
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     labels, xs = inputs.split(","), list(operands)
@@ -168,11 +189,13 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     return ops.einsum_(*xs, subscripts=f"{','.join(labels)}->{output.replace('...', batch)}")
 
 
+@composed(method=True)
 def astype(x: Any, dtype: Any) -> Any:
     gradient = np.dtype(dtype).kind == "f"
     return ops.astype(x if gradient or not isinstance(x, Tensor) else x.detach(), np.dtype(dtype))
 
 
+@composed(method=True)
 def detach(x: Tensor) -> Tensor:
     """The same values (shared, read-only) without the edge: the value crosses, the credit does not."""
     leaf = ops.detach(x)

@@ -133,30 +133,18 @@ PROTOCOLS: dict[str, Function] = {
     "__format__": _format, "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc,
     "__array_function__": _function,
 }  # fmt: skip
-METHODS: dict[str, Any] = {
-    "reshape": _shaped(ops.reshape), "transpose": _shaped(compositions.transpose), "T": property(ops.transpose),
-    "flatten": lambda x: ops.reshape(x, (-1,)), "item": _item, "tolist": lambda x: x.data.tolist(),
-} | {f.__name__: f for f in (
-    ops.exp, ops.log, ops.sqrt, ops.square, ops.abs, ops.sin, ops.cos, ops.tanh, ops.sigmoid, ops.relu, ops.sum,
-    ops.max, ops.min, ops.norm, ops.logsumexp, ops.softmax, ops.log_softmax, ops.swapaxes, ops.squeeze,
-    compositions.clip, compositions.mean, compositions.var, compositions.std, compositions.prod, compositions.cumsum,
-    compositions.take, compositions.dot, compositions.astype, compositions.detach, backward,
-)}  # fmt: skip
-
 for _name, _operation in ARITHMETIC.items():
     PROTOCOLS |= {f"__{_name}__": _operation, f"__r{_name}__": _flipped(_operation)}
 PROTOCOLS |= {_name: _compared(_operation) for _name, _operation in COMPARISONS.items()}
-
-NUMPY_FUNCTIONS: dict[Any, Function] = {getattr(np, f.__name__): f for f in (
-    ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.power, ops.matmul, ops.exp, ops.expm1, ops.log,
-    ops.log1p, ops.sqrt, ops.square, ops.abs, ops.sign, ops.sin, ops.cos, ops.tanh, ops.maximum, ops.minimum,
-    ops.where, ops.sum, ops.max, ops.min, ops.swapaxes, ops.expand_dims, ops.squeeze, ops.broadcast_to, ops.reshape,
-    compositions.transpose, compositions.mean, compositions.var, compositions.std, compositions.prod,
-    compositions.cumsum, compositions.flip, compositions.stack, compositions.split, compositions.pad,
-    compositions.take, compositions.dot, compositions.outer, compositions.einsum, compositions.clip,
-)} | {_operation.forward: _compared(_operation) for _operation in COMPARISONS.values()} | {
-    np.concatenate: compositions.concat, np.linalg.norm: _norm,
+_ROWS = (*ops.TABLE, *compositions.TABLE)
+METHODS: dict[str, Any] = {row.operation.__name__: row.operation for row in _ROWS if row.method} | {
+    "reshape": _shaped(ops.reshape), "transpose": _shaped(compositions.transpose), "T": property(ops.transpose),
+    "flatten": lambda x: ops.reshape(x, (-1,)), "item": _item, "tolist": lambda x: x.data.tolist(),
+    "backward": backward,
 }  # fmt: skip
+NUMPY_FUNCTIONS: dict[Any, Function] = {function: row.operation for row in _ROWS for function in row.numpy}
+NUMPY_FUNCTIONS |= {operation.forward: _compared(operation) for operation in COMPARISONS.values()}
+NUMPY_FUNCTIONS[np.linalg.norm] = _norm
 
 
 def attach() -> None:

@@ -3,6 +3,10 @@
 In a rule, g is the incoming gradient ȳ = ∂L/∂y, y the output, and then come the inputs. A rule is pure calculus: it
 may return a contribution of the output's shape, and the engine sums it back over the axes along which the forward
 pass broadcast the input. What can be made of these operations stands in `compositions` and has no rule of its own.
+
+A row says all that is known of an operation: `rate`, its local rates in words; `code`, how a printed program spells it;
+`numpy`, the functions of NumPy that it answers for (a ufunc answers for itself); whether it is a `method` of tensors,
+a `view`, and `elementwise`. What other modules know of operations is read off these rows.
 """
 
 # mypy: disable-error-code="has-type"
@@ -10,14 +14,36 @@ pass broadcast the input. What can be made of these operations stands in `compos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import numerics
 from .recording import Part, primitive
-from .signatures import Axis
+from .signatures import Axis, Primitive
+
+
+class Row(NamedTuple):
+    """An operation of the table, the functions of NumPy that it answers for, and whether it is a method of tensors."""
+
+    operation: Callable[..., Any]
+    numpy: tuple[Callable[..., Any], ...]
+    method: bool
+
+
+TABLE: list[Row] = []
+
+
+def row(*forward_and_rules: Any, numpy: Any = (), method: bool = False, **facts: Any) -> Primitive:
+    """An operation of the table: see `primitive`."""
+    operation = primitive(*forward_and_rules, **facts)
+    answered = numpy if isinstance(numpy, tuple) else (numpy,)
+    if isinstance(operation.forward, np.ufunc):
+        answered = (operation.forward, *answered)
+    TABLE.append(Row(operation, answered, method))
+    return operation
+
 
 # Stands in an index for an array, which is an input of its own (a replay may bring another one).
 ARRAY = "array"
@@ -112,62 +138,105 @@ def _inverse(axes: Any) -> Any:
 
 # The table -----------------------------------------------------------------------------------------------------------
 # fmt: off
-# ruff: noqa: E501
 
-add         = primitive(np.add,              lambda g, y, a, b: g,      lambda g, y, a, b: g)
-subtract    = primitive(np.subtract,         lambda g, y, a, b: g,      lambda g, y, a, b: -g)
-multiply    = primitive(np.multiply,         lambda g, y, a, b: g * b,  lambda g, y, a, b: g * a)
-divide      = primitive(np.divide,           lambda g, y, a, b: g / b,  lambda g, y, a, b: -(g * y) / b)
-matmul      = primitive(np.matmul,           _matmul_left,              _matmul_right)
-power       = primitive(np.power,            _power_base,               lambda g, y, x, p: g * y * astype(log(where(equal(x, 0), 1.0, x)), y.dtype))
-maximum     = primitive(np.maximum,          lambda g, y, a, b: _larger(g, a, b),  lambda g, y, a, b: _larger(g, b, a))
-minimum     = primitive(np.minimum,          lambda g, y, a, b: _larger(g, b, a),  lambda g, y, a, b: _larger(g, a, b))
-where       = primitive(lambda c, a, b: np.where(c, a, b), None, lambda g, y, c, a, b: where(c, g, 0.0), lambda g, y, c, a, b: where(c, 0.0, g), name="where")
+add      = row(np.add,      lambda g, y, a, b: g,      lambda g, y, a, b: g,             rate="1",         code="+")
+subtract = row(np.subtract, lambda g, y, a, b: g,      lambda g, y, a, b: -g,            rate=("1", "-1"), code="-")
+multiply = row(np.multiply, lambda g, y, a, b: g * b,  lambda g, y, a, b: g * a, rate="the other factor",  code="*")
+divide   = row(np.divide,   lambda g, y, a, b: g / b,  lambda g, y, a, b: -(g * y) / b,
+               rate=("1 / divisor", "-y / divisor"), code="/")
+matmul   = row(np.matmul,   _matmul_left, _matmul_right, rate="the other matrix, transposed", code="@")
+power    = row(np.power,    _power_base,
+               lambda g, y, x, p: g * y * astype(log(where(equal(x, 0), 1.0, x)), y.dtype),
+               rate=("p x^(p-1)", "y log x"), code="**")
+maximum  = row(np.maximum,  lambda g, y, a, b: _larger(g, a, b), lambda g, y, a, b: _larger(g, b, a),
+               rate="1 where it is the larger, ½ in a tie")
+minimum  = row(np.minimum,  lambda g, y, a, b: _larger(g, b, a), lambda g, y, a, b: _larger(g, a, b),
+               rate="1 where it is the smaller, ½ in a tie")
+where    = row(lambda c, a, b: np.where(c, a, b), None,
+               lambda g, y, c, a, b: where(c, g, 0.0), lambda g, y, c, a, b: where(c, 0.0, g),
+               name="where", rate=("nothing", "1 where it was taken"), code="np.where({all})", numpy=np.where)
 
-negative    = primitive(np.negative,         lambda g, y, x: -g)
-exp         = primitive(np.exp,              lambda g, y, x: g * y)
-expm1       = primitive(np.expm1,            lambda g, y, x: g * (y + 1))
-log         = primitive(np.log,              lambda g, y, x: g / x)
-log1p       = primitive(np.log1p,            lambda g, y, x: g / (1 + x))
-sqrt        = primitive(np.sqrt,             lambda g, y, x: 0.5 * g / y)
-square      = primitive(np.square,           lambda g, y, x: g * (2 * x))
-abs         = primitive(np.absolute,         lambda g, y, x: g * sign(x), name="abs")
-sign        = primitive(np.sign,             lambda g, y, x: g * 0.0)
-sin         = primitive(np.sin,              lambda g, y, x: g * cos(x))
-cos         = primitive(np.cos,              lambda g, y, x: -(g * sin(x)))
-tanh        = primitive(np.tanh,             lambda g, y, x: g * (1 - y * y))
-sigmoid     = primitive(numerics.sigmoid,    lambda g, y, x: g * (y * (1 - y)))
-logsigmoid  = primitive(numerics.logsigmoid, lambda g, y, x: g * sigmoid(-x))
-relu        = primitive(numerics.relu,       lambda g, y, x: g * greater(x, 0))
+negative   = row(np.negative, lambda g, y, x: -g,              rate="-1", code="-{0}")
+exp        = row(np.exp,      lambda g, y, x: g * y,           rate="y", method=True)
+expm1      = row(np.expm1,    lambda g, y, x: g * (y + 1),     rate="y + 1")
+log        = row(np.log,      lambda g, y, x: g / x,           rate="1 / x", method=True)
+log1p      = row(np.log1p,    lambda g, y, x: g / (1 + x),     rate="1 / (1 + x)")
+sqrt       = row(np.sqrt,     lambda g, y, x: 0.5 * g / y,     rate="1 / (2 y)", method=True)
+square     = row(np.square,   lambda g, y, x: g * (2 * x),     rate="2 x", method=True)
+abs        = row(np.absolute, lambda g, y, x: g * sign(x),     rate="the sign of x", name="abs", method=True)
+sign       = row(np.sign,     lambda g, y, x: g * 0.0,         rate="0")
+sin        = row(np.sin,      lambda g, y, x: g * cos(x),      rate="cos x", method=True)
+cos        = row(np.cos,      lambda g, y, x: -(g * sin(x)),   rate="-sin x", method=True)
+tanh       = row(np.tanh,     lambda g, y, x: g * (1 - y * y), rate="1 - y²", method=True)
+sigmoid    = row(numerics.sigmoid, lambda g, y, x: g * (y * (1 - y)), rate="y (1 - y)", elementwise=True, method=True)
+logsigmoid = row(numerics.logsigmoid, lambda g, y, x: g * sigmoid(-x), rate="sigmoid(-x)", elementwise=True)
+relu       = row(numerics.relu, lambda g, y, x: g * greater(x, 0), rate="1 where x > 0, else 0", elementwise=True,
+                 code="np.maximum({0}, 0)", method=True)
 
-sum         = primitive(numerics.sum,        lambda g, y, x, axis=None, keepdims=False: _spread(g, x, axis, keepdims))
-max         = primitive(numerics.max,        _tie_share)
-min         = primitive(numerics.min,        _tie_share)
-norm        = primitive(numerics.norm,       lambda g, y, x, axis=None, keepdims=False: x * _spread(g / where(equal(y, 0), 1.0, y), x, axis, keepdims))
-logsumexp   = primitive(numerics.logsumexp,  lambda g, y, x, axis=-1, keepdims=False: softmax(x, axis) * _spread(g, x, axis, keepdims))
-softmax     = primitive(numerics.softmax,    lambda g, y, x, axis=-1: y * (g - (g * y).sum(axis=axis, keepdims=True)))
-log_softmax = primitive(numerics.log_softmax, lambda g, y, x, axis=-1: g - exp(y) * g.sum(axis=axis, keepdims=True))
-cumsum_     = primitive(lambda x, axis: np.cumsum(x, axis), lambda g, y, x, axis: _backward(cumsum_(_backward(g, axis), axis), axis), name="cumsum")
+sum  = row(numerics.sum, lambda g, y, x, axis=None, keepdims=False: _spread(g, x, axis, keepdims), numpy=np.sum,
+           rate="1, to every entry that was summed", code="np.add.reduce({0}, {axis}, keepdims={keepdims})",
+           method=True)
+max  = row(numerics.max, _tie_share, rate="1 at the largest, shared in a tie", numpy=np.max, method=True,
+           code="np.max({0}, {axis}, keepdims={keepdims})")
+min  = row(numerics.min, _tie_share, rate="1 at the smallest, shared in a tie", numpy=np.min, method=True,
+           code="np.min({0}, {axis}, keepdims={keepdims})")
+norm = row(numerics.norm, lambda g, y, x, axis=None, keepdims=False:
+           x * _spread(g / where(equal(y, 0), 1.0, y), x, axis, keepdims), rate="x / y", method=True)
+logsumexp = row(numerics.logsumexp, lambda g, y, x, axis=-1, keepdims=False:
+                softmax(x, axis) * _spread(g, x, axis, keepdims), rate="softmax of x", method=True)
+softmax   = row(numerics.softmax, lambda g, y, x, axis=-1: y * (g - (g * y).sum(axis=axis, keepdims=True)),
+                rate="y (1 - y) and -y y'", method=True)
+log_softmax = row(numerics.log_softmax, lambda g, y, x, axis=-1: g - exp(y) * g.sum(axis=axis, keepdims=True),
+                  rate="1 - softmax of x", method=True)
+cumsum_   = row(lambda x, axis: np.cumsum(x, axis),
+                lambda g, y, x, axis: _backward(cumsum_(_backward(g, axis), axis), axis),
+                name="cumsum", rate="1, to every entry before", code="np.cumsum({0}, {axis})")
 
 # These move values about. What one takes from places, its adjoint puts there.
-reshape     = primitive(lambda x, shape: np.reshape(x, shape), lambda g, y, x, shape: g.reshape(x.shape), name="reshape", view=True)
-transpose   = primitive(lambda x, axes=None: np.transpose(x, axes), lambda g, y, x, axes=None: transpose(g, _inverse(axes)), name="transpose", view=True)
-swapaxes    = primitive(lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2), lambda g, y, x, axis1, axis2: g.swapaxes(axis1, axis2), name="swapaxes", view=True)
-expand_dims = primitive(lambda x, axis: np.expand_dims(x, axis), lambda g, y, x, axis: g.reshape(x.shape), name="expand_dims", view=True)
-squeeze     = primitive(lambda x, axis=None: np.squeeze(x, axis), lambda g, y, x, axis=None: g.reshape(x.shape), name="squeeze", view=True)
-broadcast_to = primitive(lambda x, shape: np.broadcast_to(x, shape), lambda g, y, x, shape: g, name="broadcast_to")
-detach      = primitive(lambda x: x, None, name="detach", view=True)
-astype      = primitive(lambda x, dtype: np.asarray(x).astype(dtype), lambda g, y, x, dtype: g, name="astype")
-getitem     = primitive(lambda x, index: x[index], lambda g, y, x, index: Part(g, index), name="getitem", view=True)
-assemble    = primitive(numerics.assemble, every=lambda g, y, *values, indices, shape: [g[index] for index in indices])
-gather      = primitive(lambda x, *ids, index: x[_fill(index, ids)], lambda g, y, x, *ids, index: scatter(g, *ids, index=index, shape=x.shape), name="gather")
-scatter     = primitive(lambda x, *ids, index, shape, out=None: numerics.scatter(x, _fill(index, ids), shape, out), lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index), name="scatter")
-embedding   = primitive(numerics.rows, lambda g, y, table, ids: scatter(g, ids, index=(ARRAY,), shape=table.shape), None, name="embedding")
-concat_     = primitive(lambda *parts, axis=0, out=None: np.concatenate(parts, axis, out), every=lambda g, y, *parts, axis=0: [g[place] for place in concat_places(parts, axis, y.ndim)], name="concat")
-stack_      = primitive(lambda *parts, axis=0, out=None: np.stack(parts, axis, out), every=lambda g, y, *parts, axis=0: [g[place] for place in stack_places(parts, axis, y.ndim)], name="stack")
-einsum_     = primitive(lambda *operands, subscripts: np.einsum(subscripts, *operands, optimize=len(operands) > 2), every=_einsum_parts, name="einsum")
+reshape     = row(lambda x, shape: np.reshape(x, shape), lambda g, y, x, shape: g.reshape(x.shape),
+                  name="reshape", view=True, rate="1, moved back", code="{0}.reshape({shape})", numpy=np.reshape)
+transpose   = row(lambda x, axes=None: np.transpose(x, axes),
+                  lambda g, y, x, axes=None: transpose(g, _inverse(axes)),
+                  name="transpose", view=True, rate="1, moved back", code="{0}.transpose({axes})")
+swapaxes    = row(lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2),
+                  lambda g, y, x, axis1, axis2: g.swapaxes(axis1, axis2), numpy=np.swapaxes, method=True,
+                  name="swapaxes", view=True, rate="1, moved back", code="{0}.swapaxes({axis1}, {axis2})")
+expand_dims = row(lambda x, axis: np.expand_dims(x, axis), lambda g, y, x, axis: g.reshape(x.shape),
+                  name="expand_dims", view=True, rate="1, moved back", code="np.expand_dims({0}, {axis})",
+                  numpy=np.expand_dims)
+squeeze     = row(lambda x, axis=None: np.squeeze(x, axis), lambda g, y, x, axis=None: g.reshape(x.shape),
+                  name="squeeze", view=True, rate="1, moved back", code="np.squeeze({0}, {axis})",
+                  numpy=np.squeeze, method=True)
+broadcast_to = row(lambda x, shape: np.broadcast_to(x, shape), lambda g, y, x, shape: g, numpy=np.broadcast_to,
+                   name="broadcast_to", rate="1, summed over the copies", code="np.broadcast_to({0}, {shape})")
+detach      = row(lambda x: x, None, name="detach", view=True, code="{0}")
+astype      = row(lambda x, dtype: np.asarray(x).astype(dtype), lambda g, y, x, dtype: g, name="astype", rate="1",
+                  code="{0}.astype({dtype})")
+getitem     = row(lambda x, index: x[index], lambda g, y, x, index: Part(g, index), name="getitem", view=True,
+                  rate="1, to the part that was read", code="{0}[{index}]")
+assemble    = row(numerics.assemble, every=lambda g, y, *values, indices, shape: [g[index] for index in indices],
+                  rate="1, its own part")
+gather      = row(lambda x, *ids, index: x[_fill(index, ids)],
+                  lambda g, y, x, *ids, index: scatter(g, *ids, index=index, shape=x.shape),
+                  name="gather", rate="1, to where it was", code="{0}[{index}]")
+scatter     = row(lambda x, *ids, index, shape, out=None: numerics.scatter(x, _fill(index, ids), shape, out),
+                  lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index),
+                  name="scatter", rate="1, from where it went", code="scatter({0}, ({index},), {shape})")
+embedding   = row(numerics.rows, lambda g, y, table, ids: scatter(g, ids, index=(ARRAY,), shape=table.shape), None,
+                  name="embedding", rate="1, to the row that was read", code="rows({all})")
+concat_     = row(lambda *parts, axis=0, out=None: np.concatenate(parts, axis, out),
+                  every=lambda g, y, *parts, axis=0: [g[place] for place in concat_places(parts, axis, y.ndim)],
+                  name="concat", rate="1, its own part", code="np.concatenate([{all}], {axis})")
+stack_      = row(lambda *parts, axis=0, out=None: np.stack(parts, axis, out),
+                  every=lambda g, y, *parts, axis=0: [g[place] for place in stack_places(parts, axis, y.ndim)],
+                  name="stack", rate="1, its own part", code="np.stack([{all}], {axis})")
+einsum_     = row(lambda *operands, subscripts: np.einsum(subscripts, *operands, optimize=len(operands) > 2),
+                  every=_einsum_parts, name="einsum", rate="the other factors", code="np.einsum({subscripts}, {all})")
 
 # Comparisons carry no gradient.
-equal, not_equal, less, less_equal, greater, greater_equal = (
-    primitive(f, None, None) for f in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
-)
+equal         = row(np.equal,         None, None, code="==")
+not_equal     = row(np.not_equal,     None, None, code="!=")
+less          = row(np.less,          None, None, code="<")
+less_equal    = row(np.less_equal,    None, None, code="<=")
+greater       = row(np.greater,       None, None, code=">")
+greater_equal = row(np.greater_equal, None, None, code=">=")

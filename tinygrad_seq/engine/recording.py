@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from contextvars import Token
 from itertools import count
@@ -18,8 +18,12 @@ from typing import Any, cast
 import numpy as np
 
 from .signatures import Primitive, renamed
-from .tensor import CONTEXT, Context, Tensor
+from .tensor import CONTEXT, Context, Tensor, array_of
 
+# Which inputs carry a gradient; and no options. One object for all operations: what every operation holds by itself,
+# Python's garbage collector looks at again and again.
+NONE, FIRST, SECOND, BOTH = tuple[int, ...](), (0,), (1,), (0, 1)
+NO_OPTIONS: dict[str, Any] = {}
 # Bound once: these run at every operation.
 _next_number = count(1).__next__
 _context = CONTEXT.get
@@ -52,6 +56,9 @@ def primitive(
     name: str | None = None,
     every: Callable[..., Any] | None = None,
     view: bool = False,
+    elementwise: bool | None = None,
+    rate: str | Sequence[str] = (),
+    code: str = "",
 ) -> Primitive:
     """A differentiable operation from its forward function and one local rate (VJP rule) per input.
 
@@ -61,7 +68,12 @@ def primitive(
     alike, which gives derivatives of any order. None for a rule: that input (a mask, an index) carries no gradient.
 
     `every` replaces the rules where the number of inputs is open, as in concat: called once, it returns one
-    contribution per input. `view`: the values are only moved about, none is computed.
+    contribution per input. `view`: the values are only moved about, none is computed. `elementwise`: each entry of the
+    result depends on the entries in that place alone (known of NumPy's ufuncs).
+
+    For readers: `rate` says in words what each rule multiplies by, one text for each input (the last one for all that
+    follow). `code` is how a printed program spells the operation: a sign to stand between two inputs, or a template in
+    which {0} is the first input, {all} all of them, and options stand by name.
 
     >>> import tinygrad_seq as tg
     >>> softsign = tg.primitive(lambda x: x / (1 + abs(x)), lambda g, y, x: g / (1 + abs(x)) ** 2, name="softsign")
@@ -71,7 +83,8 @@ def primitive(
     array(0.25)
     """
     name = name or forward.__name__.strip("_")
-    parameters = [] if isinstance(forward, np.ufunc) else list(inspect.signature(forward).parameters.values())
+    ufunc = isinstance(forward, np.ufunc)
+    parameters = [] if ufunc else list(inspect.signature(forward).parameters.values())
     arity = sys.maxsize if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(rules)
     if every is not None and arity != sys.maxsize:
         raise TypeError(f"{name}: `every` is the rule of a forward function that takes any number of inputs, *inputs")
@@ -79,51 +92,39 @@ def primitive(
     constant = {i for i, rule in enumerate(rules) if rule is None}
 
     def operation(*inputs: Any, **options: Any) -> Any:
-        if len(inputs) > arity:
-            if len(inputs) > arity + len(further):
-                raise TypeError(f"{name} takes {arity} inputs and the options {further}, got {len(inputs)} arguments")
-            options.update(zip(further, inputs[arity:], strict=False))
-            inputs = inputs[:arity]
-        if options and "out" in options:
-            raise TypeError(f"{name} never writes into an array (out=): its result is a new one")
-        arrays, needs, i = [], [], 0
-        tensors = foreign = False
-        for x in inputs:
-            if type(x) is Tensor or isinstance(x, Tensor):  # the first is the faster question
-                tensors = True
-                arrays.append(x._array)
-                if x._requires:
-                    needs.append(i)
-            else:
-                foreign = foreign or type(x) is not float
-                arrays.append(x)
-            i += 1  # noqa: SIM113 (enumerate costs more than adding does, and this runs at every operation)
-        if foreign and tensors:  # the caller may still write to it: a gradient is that of the forward pass that made it
-            inputs = tuple(np.array(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in inputs)
-            arrays = [x._array if isinstance(x, Tensor) else x for x in inputs]
+        if options or len(inputs) > arity:
+            inputs, options = _options_by_name(name, arity, further, inputs, options)
+        foreign = False
+        # The usual calls, of one or two tensors, by the shortest way: this runs at every operation.
+        if len(inputs) == 2 and type(inputs[0]) is Tensor and type(inputs[1]) is Tensor:
+            a, b = inputs
+            values: tuple[Any, ...] = (a._array, b._array)
+            needs = (BOTH if b._requires else FIRST) if a._requires else (SECOND if b._requires else NONE)
+        elif len(inputs) == 1 and type(inputs[0]) is Tensor:
+            values = (inputs[0]._array,)
+            needs = FIRST if inputs[0]._requires else NONE
+        else:
+            inputs, values, needs, foreign = _read(inputs)
+            if needs is None:
+                return _computed(name, forward, values, options)
         try:
-            array = forward(*arrays, **options)
+            array = forward(*values, **options)
         except (ValueError, TypeError, IndexError) as error:
-            told = [("", a) for a in arrays] + [(f"{key}=", value) for key, value in options.items()]
-            given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else f"{a!r:.80}") for key, a in told]
-            kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
-            raise kind(f"{name}({', '.join(given)}): {error}{renamed(error)}") from None
-        if not tensors:
-            return array
+            raise _explained(error, name, values, options) from None
 
         context = _context()
         if needs and (constant or not context.recording):
-            needs = [i for i in needs if i not in constant] if context.recording else []
+            needs = tuple([i for i in needs if i not in constant]) if context.recording else NONE
         result = _new(Tensor)
         result._array = array if type(array) is np.ndarray else np.asarray(array)
+        if foreign and result._array.dtype.hasobject:
+            raise TypeError(f"{name} of {', '.join(type(x).__name__ for x in inputs)} gives objects, not numbers")
         result.grad = result.name = None
         result._where = context
         result._number = _next_number()
-        if foreign and result._array.dtype.hasobject:
-            raise TypeError(f"{name} of {', '.join(type(x).__name__ for x in inputs)} gives objects, not numbers")
         if needs or context.tracing:
-            result._operation, result._inputs, result._arrays = operation, inputs, arrays
-            result._options, result._needs, result._requires = options, needs, bool(needs)
+            result._operation, result._inputs, result._arrays = operation, inputs, values
+            result._options, result._needs, result._requires = options or NO_OPTIONS, needs, bool(needs)
         else:
             result._operation = result._inputs = None
             result._requires = False
@@ -131,8 +132,55 @@ def primitive(
 
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = forward.__doc__
-    operation.__dict__.update(forward=forward, rules=rules, every=every, view=view)
+    if elementwise is None:
+        elementwise = ufunc and forward.signature is None  # type: ignore[attr-defined]
+    rates = (rate,) if isinstance(rate, str) else tuple(rate)
+    facts = {"view": view, "elementwise": elementwise, "rate": rates, "code": code}
+    operation.__dict__.update(forward=forward, rules=rules, every=every, **facts)
     return cast(Primitive, operation)
+
+
+def _options_by_name(
+    name: str, arity: int, further: list[str], inputs: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs, and the options by name: as in NumPy, they may stand by position after the inputs."""
+    if len(inputs) > arity:
+        if len(inputs) > arity + len(further):
+            raise TypeError(f"{name} takes {arity} inputs and the options {further}, got {len(inputs)} arguments")
+        options.update(zip(further, inputs[arity:], strict=False))
+        inputs = inputs[:arity]
+    if "out" in options:
+        raise TypeError(f"{name} never writes into an array (out=): its result is a new one")
+    return inputs, options
+
+
+def _read(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], Any, bool]:
+    """The inputs, their arrays, which of them require a gradient (None: there is no tensor), and whether some are
+    neither tensor nor float. Arrays beside tensors are copied: the caller may still write to them, and a gradient is
+    that of the forward pass that made it."""
+    foreign = not all(isinstance(x, Tensor) or type(x) is float for x in inputs)
+    if not any(isinstance(x, Tensor) for x in inputs):
+        return inputs, inputs, None, foreign
+    if foreign:
+        inputs = tuple([np.array(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in inputs])
+    needs = tuple([i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x._requires])
+    return inputs, tuple([array_of(x) for x in inputs]), needs, foreign
+
+
+def _computed(name: str, forward: Callable[..., Any], values: Sequence[Any], options: dict[str, Any]) -> Any:
+    """On arrays alone an operation is its forward function."""
+    try:
+        return forward(*values, **options)
+    except (ValueError, TypeError, IndexError) as error:
+        raise _explained(error, name, values, options) from None
+
+
+def _explained(error: Exception, name: str, values: Sequence[Any], options: dict[str, Any]) -> Exception:
+    """An error of a forward function, with what it was called with."""
+    told = [("", a) for a in values] + [(f"{key}=", value) for key, value in options.items()]
+    given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else f"{a!r:.80}") for key, a in told]
+    kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
+    return kind(f"{name}({', '.join(given)}): {error}{renamed(error)}")
 
 
 class Recording(ContextDecorator):

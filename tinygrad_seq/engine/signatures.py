@@ -54,6 +54,9 @@ class Primitive(Protocol):
     rules: tuple[Callable[..., Any] | None, ...]
     every: Callable[..., Any] | None
     view: bool
+    elementwise: bool
+    rate: tuple[str, ...]
+    code: str
 
     @overload
     def __call__(self, x: AnyTensor, /, *inputs: Any, **options: Any) -> AnyTensor: ...

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .signatures import Array, Signatures
+from .signatures import Array, Primitive, Signatures
 
 
 class Context(NamedTuple):
@@ -27,6 +27,44 @@ class Context(NamedTuple):
 
 # A context variable: every thread and every async task has its own.
 CONTEXT: ContextVar[Context] = ContextVar("tinygrad_seq", default=Context())
+
+
+class Record(NamedTuple):
+    """What a tensor remembers of the operation that made it: `tensor.record`, None for a leaf.
+
+    `operation`: the primitive. `inputs`: what it was called with, tensors and constants. `values`: the arrays that the
+    inputs held at that moment. `options`: its keyword arguments. `needs`: which inputs carry a gradient further back.
+    `number`: its place in the order of recording. `where`: the context that it ran in (step, scope).
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
+    >>> record = (2.0 * w).record
+    >>> record.operation.__name__, record.values, record.needs
+    ('multiply', (2.0, array(3.)), (1,))
+    """
+
+    operation: Primitive
+    inputs: tuple[Any, ...]
+    values: tuple[Any, ...]
+    options: Mapping[str, Any]
+    needs: tuple[int, ...]
+    number: int
+    where: Context
+
+
+class TapeReleasedError(RuntimeError):
+    """A backward pass, or a question asked of a tape, came to operations that an earlier backward pass has released.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor(3.0, requires_grad=True)
+    >>> loss = w * w
+    >>> loss.backward()
+    >>> try:
+    ...     loss.backward()
+    ... except tg.TapeReleasedError as error:
+    ...     print(str(error).partition(":")[0])
+    the way back leads to the result of multiply (made by multiply), whose tape an earlier backward released
+    """
 
 
 class Tensor(Signatures):
@@ -73,7 +111,7 @@ class Tensor(Signatures):
         self._inputs: Any = None
         self._arrays: Any = None
         self._options: Any = None
-        self._needs: Any = ()  # which inputs carry a gradient further back
+        self._needs: tuple[int, ...] = ()  # which inputs carry a gradient further back
         return self
 
     @property
@@ -123,6 +161,30 @@ class Tensor(Signatures):
     scope = property(lambda self: self._where.scope, doc="The scope it was made under, such as `layer0.forward`.")
     operation = property(lambda self: getattr(self._operation, "__name__", None), doc="What made it; None for a leaf.")
 
+    @property
+    def record(self) -> Record | None:
+        """How it was computed; None for a leaf. TapeReleasedError where a backward pass has released it."""
+        if self._operation is None:
+            return None
+        if self._inputs is None:
+            raise self.released()
+        return Record(
+            self._operation, self._inputs, self._arrays, self._options, self._needs, self._number, self._where
+        )
+
+    @property
+    def where(self) -> Context:
+        """The context that it was made in: its step and scope, and whether anything was recorded there."""
+        return self._where
+
+    def released(self) -> TapeReleasedError:
+        """The error to raise where the way back leads here, and a backward pass has released the tape."""
+        return TapeReleasedError(
+            f"the way back leads to {self.label()} (made by {self.operation}), whose tape an earlier backward "
+            "released: read the tape before that, carry the state on with .detach() (truncated BPTT), call backward "
+            "once on the sum of the losses, or keep the tape with retain_graph=True"
+        )
+
     def named(self, name: str) -> Tensor:
         """Give it a name, and return it, so that this can stand in a formula: `h = (x + w * h).named("h")`."""
         self.name = name
@@ -154,6 +216,12 @@ class Tensor(Signatures):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are leaves: values, gradient and name are kept, the graph is dropped."""
         return _leaf, (self._array, self.grad, self.name, self._requires and self._operation is None)
+
+
+def array_of(x: Any) -> Any:
+    """The array of a tensor, which is not to be written to; what is no tensor as it is. For the package itself: `data`
+    is a view that cannot be written to, and refuses to be read while a replay is recorded."""
+    return x._array if isinstance(x, Tensor) else x
 
 
 def _leaf(array: Array, grad: Array | None, name: str | None, requires_grad: bool) -> Tensor:

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.backward import TapeReleasedError, fitted
+from ..engine.backward import fitted
 from ..engine.numerics import norm
 from ..engine.ops import concat_, getitem, stack_
 from ..engine.recording import Part
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import TapeReleasedError, Tensor
 from .table import Table
 
 Readers = Mapping[Tensor, Sequence[tuple[Tensor, Sequence[int]]]]

@@ -13,25 +13,6 @@ from ..engine.tensor import Tensor
 from .ledger import Crosses, contributions, unwritable, whole
 from .table import number
 
-# What each operation multiplies the incoming gradient by, one entry for each input (the last one for all that follow).
-# x is the input, y the result.
-RATES: dict[str, tuple[str, ...]] = {
-    "add": ("1",), "subtract": ("1", "-1"), "multiply": ("the other factor",), "negative": ("-1",),
-    "divide": ("1 / divisor", "-y / divisor"), "matmul": ("the other matrix, transposed",),
-    "power": ("p x^(p-1)", "y log x"), "exp": ("y",), "expm1": ("y + 1",), "log": ("1 / x",), "log1p": ("1 / (1 + x)",),
-    "sqrt": ("1 / (2 y)",), "square": ("2 x",), "abs": ("the sign of x",), "sign": ("0",), "sin": ("cos x",),
-    "cos": ("-sin x",), "tanh": ("1 - y²",), "sigmoid": ("y (1 - y)",), "logsigmoid": ("sigmoid(-x)",),
-    "relu": ("1 where x > 0, else 0",), "maximum": ("1 where it is the larger, ½ in a tie",),
-    "minimum": ("1 where it is the smaller, ½ in a tie",), "where": ("nothing", "1 where it was taken"),
-    "max": ("1 at the largest, shared in a tie",), "min": ("1 at the smallest, shared in a tie",),
-    "sum": ("1, to every entry that was summed",), "norm": ("x / y",), "logsumexp": ("softmax of x",),
-    "softmax": ("y (1 - y) and -y y'",), "log_softmax": ("1 - softmax of x",), "cumsum": ("1, to every entry before",),
-    "broadcast_to": ("1, summed over the copies",), "astype": ("1",), "einsum": ("the other factors",),
-    "assemble": ("1, its own part",), "scatter": ("1, from where it went",), "gather": ("1, to where it was",),
-    "embedding": ("1, to the row that was read",), "concat": ("1, its own part",), "stack": ("1, its own part",),
-    "getitem": ("1, to the part that was read",),
-} | dict.fromkeys(("reshape", "transpose", "swapaxes", "expand_dims", "squeeze"), ("1, moved back",))  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class Sent:
@@ -78,9 +59,10 @@ def walk(order: Sequence[Tensor], arrived: Mapping[Tensor, Any], crosses: Crosse
 
 
 def rate_in_words(t: Tensor, i: int) -> str:
-    name = t._operation.__name__
-    words = RATES.get(name, (f"the rate of {name}",))
-    return words[min(i, len(words) - 1)]
+    """What the operation that made t multiplies by to give its input i; x is the input, y the result."""
+    operation = t._operation
+    words = operation.rate or (f"the rate of {operation.__name__}",)
+    return str(words[min(i, len(words) - 1)])
 
 
 def _factor(t: Tensor, i: int, g: Array, c: Array) -> float:

@@ -155,7 +155,7 @@ class Plan:
 
     def _taken_over(self, t: Tensor, dying: list[Tensor]) -> Tensor | None:
         """A dying input over which t may be written, whose place it then has."""
-        if t not in self._claims and elementwise(t._operation):
+        if t not in self._claims and t._operation.elementwise:
             for x in dying:
                 if self._root[x] is x and _layout(self.place[x]) == _layout(t._array):
                     self.place[t], self._bytes[t] = self.place[x], self._bytes.pop(x)
@@ -230,12 +230,6 @@ def viewed(t: Tensor) -> Tensor | None:
 
 def _layout(array: Array) -> tuple[Any, ...]:
     return array.shape, array.strides, array.dtype
-
-
-def elementwise(operation: Any) -> bool:
-    """Whether an operation may write over an input: each entry of its result depends on the entries in that place."""
-    forward = operation.forward
-    return forward.signature is None if isinstance(forward, np.ufunc) else forward in (numerics.sigmoid, numerics.relu)
 
 
 @functools.cache

@@ -20,22 +20,8 @@ from ..engine import numerics
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
 
-INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "matmul": "@", "power": "**"} | {
-    "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
-}  # fmt: skip
-# How an operation is spelled whose forward function is neither NumPy's own nor one of numerics. {0} is its first
-# input, {all} all of them; the options by name; {index} with the arrays that are inputs put into their places.
-SPELLINGS = {
-    "where": "np.where({all})", "sum": "np.add.reduce({0}, {axis}, keepdims={keepdims})",
-    "max": "np.max({0}, {axis}, keepdims={keepdims})", "min": "np.min({0}, {axis}, keepdims={keepdims})",
-    "cumsum": "np.cumsum({0}, {axis})", "reshape": "{0}.reshape({shape})", "transpose": "{0}.transpose({axes})",
-    "swapaxes": "{0}.swapaxes({axis1}, {axis2})", "expand_dims": "np.expand_dims({0}, {axis})",
-    "squeeze": "np.squeeze({0}, {axis})", "broadcast_to": "np.broadcast_to({0}, {shape})",
-    "astype": "{0}.astype({dtype})", "getitem": "{0}[{index}]", "gather": "{0}[{index}]", "embedding": "rows({all})",
-    "scatter": "scatter({0}, ({index},), {shape})", "concat": "np.concatenate([{all}], {axis})",
-    "stack": "np.stack([{all}], {axis})", "einsum": "np.einsum({subscripts}, {all})", "relu": "np.maximum({0}, 0)",
-}  # fmt: skip
-UNARY = {"negative", "getitem", "reshape", "swapaxes", "transpose"}  # short, and a value in themselves
+SHORT = {"negative", "getitem", "reshape", "swapaxes", "transpose"}  # in the code, and a value in themselves
+CALL = re.compile(r"(?<![\w.])(\w+)\(")  # of a function by its bare name
 COLUMN = 72  # where the steps stand
 DEFAULTS = {"axis": None, "keepdims": False, "axes": None}
 
@@ -134,9 +120,9 @@ class Listing:
         waiting: dict[str, str] = {}
         for line in self.lines:
             text = _spelled(line, [waiting.pop(argument, argument) for argument in line.arguments])
-            name = line.operation.__name__
-            if reads[line.symbol] == 1 and line.unnamed and len(text) < 40 and (name in INFIX or name in UNARY):
-                waiting[line.symbol] = f"({text})" if name in INFIX or name == "negative" else text
+            name, infix = line.operation.__name__, _infix(line.operation)
+            if reads[line.symbol] == 1 and line.unnamed and len(text) < 40 and (infix or name in SHORT):
+                waiting[line.symbol] = f"({text})" if infix or name == "negative" else text
             else:
                 yield line, text
 
@@ -161,17 +147,20 @@ def _called(operation: Any) -> str:
     return operation.__name__ if name == "<lambda>" else name
 
 
+def _infix(operation: Any) -> bool:
+    """Whether it is a sign between its two inputs."""
+    return bool(operation.code) and "{" not in operation.code
+
+
 def _is_unknown(operation: Any) -> bool:
-    return operation.__name__ not in SPELLINGS and operation.forward.__name__ == "<lambda>"
+    return not operation.code and operation.forward.__name__ == "<lambda>"
 
 
 def _spelled(line: Line, arguments: list[str]) -> str:
-    name, options = line.operation.__name__, {**DEFAULTS, **line.options}
-    if name in INFIX:
-        return f" {INFIX[name]} ".join(arguments)
-    if name == "negative":
-        return f"-{arguments[0]}"
-    if name not in SPELLINGS:
+    options, code = {**DEFAULTS, **line.options}, line.operation.code
+    if _infix(line.operation):
+        return f" {code} ".join(arguments)
+    if not code:
         prefix = "np." if isinstance(line.operation.forward, np.ufunc) else ""
         further = [f"{key}={_code(value)}" for key, value in line.options.items()]
         return f"{prefix}{_called(line.operation)}({', '.join([*map(_bare, arguments), *further])})"
@@ -180,8 +169,8 @@ def _spelled(line: Line, arguments: list[str]) -> str:
     index = options.get("index")
     if isinstance(index, tuple):
         spelled["index"] = ", ".join(next(ids) if isinstance(place, str) else _code(place, True) for place in index)
-        spelled["index"] += "," if len(index) == 1 and name != "scatter" else ""
-    return SPELLINGS[name].format(*arguments, all=", ".join(arguments), **spelled)
+        spelled["index"] += "," if len(index) == 1 and "{index}," not in code else ""
+    return str(code).format(*arguments, all=", ".join(arguments), **spelled)
 
 
 def _code(value: Any, within_index: bool = False) -> str:
@@ -209,18 +198,16 @@ def _literal(array: Array) -> str:
 def _functions_of(operations: Iterable[Any]) -> list[str]:
     """The source of the forward functions that are called by name, and what they need from numerics."""
     known: dict[str, Callable[..., Any]] = dict(inspect.getmembers(numerics, inspect.isfunction))
-    waiting = []
+    waiting: list[Callable[..., Any]] = []
     for operation in set(operations):
-        name = operation.__name__
-        waiting += [{"scatter": numerics.scatter, "embedding": numerics.rows}.get(name, operation.forward)]
-        if name in SPELLINGS and name not in ("scatter", "embedding"):
-            waiting.pop()
+        called = [known[name] for name in CALL.findall(operation.code) if name in known]
+        waiting += called if operation.code else [operation.forward]
     found: dict[str, str] = {}
     while waiting:
         function = waiting.pop()
         if inspect.isfunction(function) and function.__name__ not in ("<lambda>", *found):
             found[function.__name__] = source = _without_annotations(inspect.getsource(function))
-            waiting += [known[name] for name in re.findall(r"(?<![\w.])(\w+)\(", source) if name in known]
+            waiting += [known[name] for name in CALL.findall(source) if name in known]
     constants = [
         ast.unparse(node)
         for node in ast.parse(inspect.getsource(numerics)).body

@@ -17,7 +17,6 @@ from ..reading.ledger import look
 from ..reading.table import number
 from ..reading.tape import Flow
 from ..reading.visibility import who_sees_whom
-from ..replaying.planning import elementwise
 
 SUBSCRIPTS = str.maketrans("-0123456789", "₋₀₁₂₃₄₅₆₇₈₉")
 
@@ -153,7 +152,7 @@ def _inputs(u: Tensor, k: int | None) -> Iterator[tuple[int, int | None]]:
     elif k is not None and u._operation is stack_ and axis == 0:
         yield from ((i, None) for i, _ in inputs if i == k)
     else:
-        along = k is not None and (elementwise(u._operation) or (u._operation is concat_ and axis % u.ndim != 0))
+        along = k is not None and (u._operation.elementwise or (u._operation is concat_ and axis % u.ndim != 0))
         for i, x in inputs:
             yield i, k if along and x.shape[:1] == u.shape[:1] and x.ndim == u.ndim else None
 
