@@ -150,7 +150,7 @@ def recurrence(w):
 def wrong_sweep(keep):
     """A backward pass that does not add: what `keep` makes of an old and a new contribution stays."""
 
-    def sweep(order, arrived, crosses=None, graph=False, release=False):
+    def sweep(order, arrived, crosses=None, release=False):
         while order:
             t = order.pop()
             g = arrived.get(t)

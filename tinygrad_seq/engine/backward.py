@@ -7,7 +7,7 @@ arrives at a tensor is complete when its turn comes, because everything that use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy as np
 from .ops import assemble, astype, broadcast_to
 from .recording import Part, enable_grad
 from .tensor import CONTEXT, Tensor
+
+Crosses = Callable[[Tensor, int], bool] | None
 
 
 def collect(results: Iterable[Tensor]) -> list[Tensor]:
@@ -36,20 +38,53 @@ def collect(results: Iterable[Tensor]) -> list[Tensor]:
 
 
 def sweep(
-    order: list[Tensor],
-    arrived: dict[Tensor, Any],
-    crosses: Callable[[Tensor, int], bool] | None = None,
-    graph: bool = False,
-    release: bool = False,
+    order: list[Tensor], arrived: dict[Tensor, Any], crosses: Crosses = None, release: bool = False
 ) -> dict[Tensor, Any]:
-    """Walk a tape backward (emptying the list) and return what arrived at each tensor; if released, at the leaves.
+    """Walk a tape backward on arrays (emptying the list) and return what arrived at each tensor; with `release`, at
+    the leaves.
 
     `arrived` holds the seeds. Each operation sends g times its local rate to its inputs; `crosses(t, i)` says
-    whether credit may pass from t to its input i. On arrays, sums are made in place in buffers that nobody else
-    sees; with `graph`, gradients are tensors and all is recorded. Both add in the same order and layout, bit for bit.
+    whether credit may pass from t to its input i. Sums are made in place, in buffers that nobody else sees.
     """
-    whole: dict[Tensor, bool] = {}  # buffers of our own; True where they began as zeros (no -0.0 in them)
-    parts: dict[Tensor, list[Part]] = {}  # with graph, parts wait until something needs their sum
+    own: dict[Tensor, bool] = {}  # these sums are buffers of our own; True where they began as zeros (no -0.0 in them)
+    try:
+        while order:
+            t = order.pop()
+            g = arrived.pop(t, None) if release else arrived.get(t)
+            if g is not None:
+                inputs = t._inputs
+                needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
+                sent = times_rates(g, t._operation, t._array, t._arrays, t._options, needs)
+                for i, c in zip(needs, sent, strict=True):
+                    x = inputs[i]
+                    if type(c) is Part:
+                        add_part(c, x, arrived, own)
+                        continue
+                    if c.shape != x._array.shape or c.dtype is not x._array.dtype:
+                        c = fitted(c, x, t)
+                    old = arrived.get(x)
+                    if old is None:
+                        arrived[x] = c
+                    elif x in own and old.strides == c.strides:
+                        np.add(old, c, old)
+                    else:
+                        arrived[x] = total = old + c
+                        if type(total) is np.ndarray:  # of 0-d arrays it is a number, which nobody can write to
+                            own[x] = False
+            if release:
+                t._inputs = t._arrays = None
+    except (AttributeError, TypeError) as error:
+        raise broken_rule(t, error) from error
+    return arrived
+
+
+def sweep_recorded(order: list[Tensor], arrived: dict[Tensor, Any], crosses: Crosses = None) -> dict[Tensor, Any]:
+    """The same pass on tensors, itself recorded, so that its gradients can be differentiated again.
+
+    It adds in the same order and layout as `sweep`, bit for bit. Parts wait until something needs their sum. The
+    caller restores the context: each rule runs at the step and scope of its operation.
+    """
+    parts: dict[Tensor, list[Part]] = {}
 
     def gathered(x: Tensor) -> Any:
         if waiting := parts.pop(x, None):
@@ -57,51 +92,53 @@ def sweep(
             arrived[x] = assemble(*values, indices=[part.index for part in waiting], shape=x.shape)
         return arrived.get(x)
 
+    tracing = CONTEXT.get().tracing
     try:
         while order:
             t = order.pop()
-            g = gathered(t) if parts else arrived.pop(t, None) if release else arrived.get(t)
-            if g is not None:
-                operation, inputs, options = t._operation, t._inputs, t._options
-                needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
-                y: Any = t if graph else t._array
-                values = unchanged_inputs(t) if graph else t._arrays
-                if graph:
-                    CONTEXT.set(t._where._replace(recording=True, tracing=CONTEXT.get().tracing))
-                rules = operation.rules if operation.every is None else operation.every(g, y, *values, **options)
-                for i in needs:
-                    c = rules[i](g, y, *values, **options) if operation.every is None else rules[i]
-                    x = inputs[i]
-                    array = x._array
-                    old: Any = arrived.get(x)
-                    if type(c) is Part:
-                        if graph:
-                            parts.setdefault(x, [] if old is None else [Part(old, (...,))]).append(c)
-                            continue
-                        if not whole.get(x):
-                            fresh = np.zeros(array.shape, array.dtype)
-                            arrived[x] = old = fresh if old is None else np.add(fresh, old, fresh)
-                            whole[x] = True
-                        place = old[c.index]
-                        np.add(place, c.value, place)
-                        continue
-                    if c.shape != array.shape or c.dtype is not array.dtype:
-                        c = fitted(c, x, t)
-                    if old is None and (not parts or x not in parts):
-                        arrived[x] = c
-                    elif x in whole and old.strides == c.strides:
-                        np.add(old, c, old)
-                    else:
-                        arrived[x] = total = gathered(x) + c
-                        if type(total) is np.ndarray:
-                            whole[x] = False
-            if release:
-                t._inputs = t._arrays = None
+            g = gathered(t)
+            if g is None:
+                continue
+            CONTEXT.set(t._where._replace(recording=True, tracing=tracing))
+            needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
+            sent = times_rates(g, t._operation, t, unchanged_inputs(t), t._options, needs)
+            for i, c in zip(needs, sent, strict=True):
+                x = t._inputs[i]
+                if type(c) is Part:
+                    old = arrived.get(x)
+                    parts.setdefault(x, [] if old is None else [Part(old, (...,))]).append(c)
+                    continue
+                if c.shape != x.shape or c.dtype is not x.dtype:
+                    c = fitted(c, x, t)
+                arrived[x] = gathered(x) + c if x in arrived or x in parts else c
     except (AttributeError, TypeError) as error:
-        raise TypeError(f"backward at {t.label()}: {error} (rules take g, y, inputs; they return arrays)") from error
+        raise broken_rule(t, error) from error
     for x in list(parts):
         gathered(x)
     return arrived
+
+
+def times_rates(
+    g: Any, operation: Any, y: Any, values: Sequence[Any], options: Mapping[str, Any], places: Sequence[int]
+) -> list[Any]:
+    """g times the local rates of an operation with respect to its inputs at these places."""
+    if operation.every is not None:
+        contributions = operation.every(g, y, *values, **options)
+        return [contributions[i] for i in places]
+    return [operation.rules[i](g, y, *values, **options) for i in places]
+
+
+def add_part(part: Part, x: Tensor, arrived: dict[Tensor, Any], own: dict[Tensor, bool]) -> None:
+    """Add a contribution to one place of x, into a buffer of our own that began as zeros."""
+    if not own.get(x):
+        zeros = np.zeros(x.shape, x.dtype)
+        arrived[x], own[x] = np.add(zeros, arrived[x], zeros) if x in arrived else zeros, True
+    place = arrived[x][part.index]
+    np.add(place, part.value, place)
+
+
+def broken_rule(t: Tensor, error: Exception) -> TypeError:
+    return TypeError(f"backward at {t.label()}: {error} (rules take g, y, inputs; they return arrays)")
 
 
 def unchanged_inputs(t: Tensor) -> tuple[Any, ...]:
@@ -196,7 +233,8 @@ def grad(
     wanted = [xs] if isinstance(xs, Tensor) else list(xs)
     order, crosses = towards(ys, wanted, holding)
     with enable_grad():
-        arrived = sweep(order, seeded(ys, seed, create_graph), crosses, create_graph)
+        walk = sweep_recorded if create_graph else sweep
+        arrived = walk(order, seeded(ys, seed, create_graph), crosses)
     found = [arrived.get(x, np.zeros(x.shape, x.dtype)) for x in wanted]
     gradients = [g if isinstance(g, Tensor) else Tensor(g) if create_graph else np.array(g) for g in found]
     return gradients[0] if isinstance(xs, Tensor) else gradients

@@ -17,7 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .signatures import Primitive, renamed
+from .arguments import explained, options_by_name
+from .signatures import Primitive
 from .tensor import CONTEXT, Context, Tensor, array_of
 
 # Which inputs carry a gradient; and no options. One object for all operations: what every operation holds by itself,
@@ -93,7 +94,7 @@ def primitive(
 
     def operation(*inputs: Any, **options: Any) -> Any:
         if options or len(inputs) > arity:
-            inputs, options = _options_by_name(name, arity, further, inputs, options)
+            inputs, options = options_by_name(name, arity, further, inputs, options)
         foreign = False
         # The usual calls, of one or two tensors, by the shortest way: this runs at every operation.
         if len(inputs) == 2 and type(inputs[0]) is Tensor and type(inputs[1]) is Tensor:
@@ -110,7 +111,7 @@ def primitive(
         try:
             array = forward(*values, **options)
         except (ValueError, TypeError, IndexError) as error:
-            raise _explained(error, name, values, options) from None
+            raise explained(error, name, values, options) from None
 
         context = _context()
         if needs and (constant or not context.recording):
@@ -140,20 +141,6 @@ def primitive(
     return cast(Primitive, operation)
 
 
-def _options_by_name(
-    name: str, arity: int, further: list[str], inputs: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs, and the options by name: as in NumPy, they may stand by position after the inputs."""
-    if len(inputs) > arity:
-        if len(inputs) > arity + len(further):
-            raise TypeError(f"{name} takes {arity} inputs and the options {further}, got {len(inputs)} arguments")
-        options.update(zip(further, inputs[arity:], strict=False))
-        inputs = inputs[:arity]
-    if "out" in options:
-        raise TypeError(f"{name} never writes into an array (out=): its result is a new one")
-    return inputs, options
-
-
 def _read(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], Any, bool]:
     """The inputs, their arrays, which of them require a gradient (None: there is no tensor), and whether some are
     neither tensor nor float. Arrays beside tensors are copied: the caller may still write to them, and a gradient is
@@ -172,15 +159,7 @@ def _computed(name: str, forward: Callable[..., Any], values: Sequence[Any], opt
     try:
         return forward(*values, **options)
     except (ValueError, TypeError, IndexError) as error:
-        raise _explained(error, name, values, options) from None
-
-
-def _explained(error: Exception, name: str, values: Sequence[Any], options: dict[str, Any]) -> Exception:
-    """An error of a forward function, with what it was called with."""
-    told = [("", a) for a in values] + [(f"{key}=", value) for key, value in options.items()]
-    given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else f"{a!r:.80}") for key, a in told]
-    kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
-    return kind(f"{name}({', '.join(given)}): {error}{renamed(error)}")
+        raise explained(error, name, values, options) from None
 
 
 class Recording(ContextDecorator):

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.backward import sweep
+from ..engine.backward import Crosses, sweep
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from .ledger import Crosses, Entry, digits, heading
+from .ledger import Entry, digits, heading
 from .table import Table
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.backward import fitted
+from ..engine.backward import Crosses, fitted, times_rates
 from ..engine.numerics import norm
 from ..engine.ops import concat_, getitem, stack_
 from ..engine.recording import Part
@@ -24,7 +24,6 @@ from ..engine.tensor import TapeReleasedError, Tensor
 from .table import Table
 
 Readers = Mapping[Tensor, Sequence[tuple[Tensor, Sequence[int]]]]
-Crosses = Callable[[Tensor, int], bool] | None
 Entry = tuple[int, ...] | int | None
 JOINS = (concat_, stack_)
 
@@ -54,16 +53,6 @@ def check_kept(t: Tensor) -> None:
             f"a backward pass has released {t.label()} since this was read: ask for the uses first, or keep the tape "
             "with backward(retain_graph=True)"
         )
-
-
-def times_rates(
-    g: Any, operation: Any, y: Any, values: Sequence[Any], options: Mapping[str, Any], places: Sequence[int]
-) -> list[Any]:
-    """g times the local rates of an operation with respect to its inputs at these places."""
-    if operation.every is not None:
-        sent = operation.every(g, y, *values, **options)
-        return [sent[i] for i in places]
-    return [operation.rules[i](g, y, *values, **options) for i in places]
 
 
 def whole(c: Any, x: Tensor, t: Tensor) -> Array:

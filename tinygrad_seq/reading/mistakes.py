@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.backward import sweep
+from ..engine.backward import Crosses, sweep
 from ..engine.recording import primitive
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from .ledger import Crosses, Uses
+from .ledger import Uses
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softmax", "square")
 # The two ways of getting an activation's rate wrong.

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.backward import Crosses
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from .ledger import Crosses, contributions, unwritable, whole
+from .ledger import contributions, unwritable, whole
 from .table import number
 
 

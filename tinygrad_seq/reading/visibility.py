@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.backward import fitted
+from ..engine.backward import fitted, times_rates
 from ..engine.recording import Part
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from .ledger import times_rates
 from .table import Matrix
 
 # A tensor on a tape, and the entries of it that are meant: all, or one step of a sequence.

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.backward import collect, seeded, sweep, towards
+from ..engine.backward import collect, seeded, sweep_recorded, towards
 from ..engine.recording import Recording
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
@@ -197,7 +197,7 @@ class _Recording:
                 wrt = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad and x in reached]
             self._parameters = list(dict.fromkeys(wrt.parameters() if isinstance(wrt, Module) else wrt))
             order, crosses = towards([loss], self._parameters)
-            arrived = sweep(order, seeded([loss], None, graph=True), crosses, graph=True)
+            arrived = sweep_recorded(order, seeded([loss], None, graph=True), crosses)
             for x in (*self._parameters, *leaves):
                 if not isinstance(x, Tensor):
                     raise TypeError(f"a replayed step returns tensors, got {type(x).__name__} among its extras")
