@@ -221,7 +221,7 @@ def test_no_edge_ends_in_a_box_or_runs_along_a_row_behind_one(graph):
     drawing = tg.draw(graph())
     sheet = Sheet(drawing)
     boxes = [sheet.place(x) for x in drawing.nodes]
-    paths = re.findall(r'<g><path d="(M[^"]+)"[^/]*/><path d="(M[^"]+)"', drawing.svg())
+    paths = re.findall(r'<g[^>]*><path d="(M[^"]+)"[^/]*/><path d="(M[^"]+)"', drawing.svg())
     assert len(paths) == len(drawing.edges) > 0
     for line, head in paths:
         x1, y1, x2, y2, x3, y3, x4, y4 = map(float, re.findall(r"-?[\d.]+", line))
@@ -367,6 +367,18 @@ def test_steps_may_be_negative_or_very_large():
     assert {"step -2", f"step {2**60 + 1}"} <= set(texts(drawing.svg()))
     assert 'subgraph "cluster_-2" {' in drawing.dot()  # without the quotes it is no name in Graphviz' language
     assert f'["step {2**60 + 1}"]' in drawing.mermaid()
+
+
+def test_what_stands_for_a_tensor_or_an_edge_says_which(tmp_path):
+    drawing = tg.draw(three_uses())
+    svg = drawing.svg()
+    assert re.findall(r'data-node="(\d+)"', svg) == [str(k) for k in range(len(drawing.nodes))]
+    assert re.findall(r'data-edge="(\d+)"', svg) == [str(k) for k in range(len(drawing.edges))]
+    assert re.findall(r'data-step="(\d+)"', svg) == ["1", "2", "3"]
+    cells = dict(re.findall(r'data-cell="([^"]+)"[^>]*>([^<]+)<', svg))
+    for k, x in enumerate(drawing.nodes):
+        assert [cells[f"value {k}"], f"credit {cells[f'credit {k}']}"] == list(drawing.lines(x)[1:])
+    assert cells["use 0 3"] == "-0.375" and cells["sum 0"] == "= -0.75"
 
 
 def test_save_writes_what_the_suffix_says(tmp_path):

@@ -1,4 +1,9 @@
-"""A graph on a page: where everything stands, and the SVG of it."""
+"""A graph on a page: where everything stands, and the SVG of it.
+
+What stands for a tensor or an edge says so, for a page that writes other numbers there: `data-node` and `data-edge` are
+places in `graph.nodes` and `graph.edges`, and `data-cell` tells a text's content: `value 3` and `credit 3` of a node,
+`use 0 2` what the uses of the first ledger give at step 2, `sum 0` what all of them do.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +127,8 @@ class Sheet:
         return left + self.rank[x] * (self.box + GAP), TOP + LANE * self.row[x]
 
     def svg(self) -> str:
-        parts = [*self._columns(), *map(self._edge, self.graph.edges), *map(self._node, self.graph.nodes)]
+        edges, nodes = self.graph.edges, self.graph.nodes
+        parts = [*self._columns(), *map(self._edge, count(), edges), *map(self._node, count(), nodes)]
         bottom = self.bottom + (24 + 22 * len(self.graph.ledgers) if self.graph.ledgers else 0)
         parts += [*self._ledger(), *self._cuts(), *self._legend(bottom + 18)]
         width, height = f"{self.width:.0f}", f"{bottom + 34 + 18 * len(self.notes):.0f}"
@@ -138,11 +144,11 @@ class Sheet:
         for column, left in self.left.items():
             if math.isfinite(column):
                 right = self.right[column]
-                yield f'<rect class="column" x="{left + 2:.0f}" y="4" width="{right - left - 4:.0f}" rx="6" '
-                yield f'height="{self.bottom - 10:.0f}"/>'
+                yield f'<rect class="column" data-step="{column}" x="{left + 2:.0f}" y="4" rx="6" '
+                yield f'width="{right - left - 4:.0f}" height="{self.bottom - 10:.0f}"/>'
                 yield f'<text class="quiet" x="{(left + right) / 2:.0f}" y="22">step {column}</text>'
 
-    def _edge(self, e: Edge) -> str:
+    def _edge(self, k: int, e: Edge) -> str:
         """A path in the direction of what goes along it: credit back, or the value alone on."""
         (x1, y1), (x2, y2) = self.place(e.source), self.place(e.target)
         rise = 2 * HEIGHT / 3 + 10 if y1 == y2 and self._between(e, x1, x2) else 0.0  # over what stands there
@@ -166,7 +172,7 @@ class Sheet:
         path += f"{x3 - into * bend:.0f} {y2 - rise:.0f} {x3:.0f} {y2:.0f}"
         arrow = f"M{x2:.0f} {y2:.0f}L{x3 - into:.0f} {y2 - tip / 1.8:.1f}V{y2 + tip / 1.8:.1f}z"
         title = f"<title>{html.escape(f'{between}: {said}')}</title>"
-        return f'<g><path d="{path}" {look}/><path d="{arrow}" {head}/>{title}</g>'
+        return f'<g data-edge="{k}"><path d="{path}" {look}/><path d="{arrow}" {head}/>{title}</g>'
 
     def _between(self, e: Edge, x1: float, x2: float) -> bool:
         """Whether something stands in the row of an edge between its ends."""
@@ -179,16 +185,21 @@ class Sheet:
             return 1.0
         return max(1 + math.log10(amount / self.largest) / DECADES, 0.0) if amount else 0.0
 
-    def _node(self, t: Tensor) -> str:
+    def _node(self, k: int, t: Tensor) -> str:
         x, y = self.place(t)
         result = " result" if t in self.results else " held" if t in self.graph.flow.holding else ""
-        lines = [("name", self.graph.label(t)), ("", short(t._array)), ("credit", self.graph.gradient(t))]
+        lines = [
+            ('class="name"', self.graph.label(t)),
+            (f'class="number" data-cell="value {k}"', short(t._array)),
+            (f'class="credit" data-cell="credit {k}"', self.graph.gradient(t)),
+        ]
         texts = [
-            f'<text class="{kind}" x="{x + self.box / 2:.0f}" y="{y + 15 + 13.5 * k:.1f}">{html.escape(text)}</text>'
-            for k, (kind, text) in enumerate(lines)
+            f'<text {kind} x="{x + self.box / 2:.0f}" y="{y + 15 + 13.5 * row:.1f}">{html.escape(text)}</text>'
+            for row, (kind, text) in enumerate(lines)
         ]
         shape = f'<rect class="box{result}" x="{x:.0f}" y="{y:.0f}" width="{self.box}" height="{HEIGHT}" rx="5"/>'
-        return f"<g>{shape}{''.join(texts)}<title>{html.escape(f'{printable(t.label())}, shape {t.shape}')}</title></g>"
+        title = f"<title>{html.escape(f'{printable(t.label())}, shape {t.shape}')}</title>"
+        return f'<g data-node="{k}">{shape}{"".join(texts)}{title}</g>'
 
     def _ledger(self) -> Iterator[str]:
         """For each shared tensor, what the uses of each step give, and the gradient that they add up to."""
@@ -206,9 +217,11 @@ class Sheet:
             for step, left in self.left.items():
                 if math.isfinite(step):
                     middle, text = (left + self.right[step]) / 2, by_step.get(step, "—")
-                    yield f'<text class="credit" x="{middle:.0f}" y="{y:.0f}">{text}</text>'
+                    cell = f'class="credit" data-cell="use {k} {step}"'
+                    yield f'<text {cell} x="{middle:.0f}" y="{y:.0f}">{text}</text>'
             rest = f"+ {by_step[None]} " if None in by_step else ""
-            yield f'<text class="credit name right" x="{self.end - 4:.0f}" y="{y:.0f}">{rest}= {short(total)}</text>'
+            cell = f'class="credit name right" data-cell="sum {k}"'
+            yield f'<text {cell} x="{self.end - 4:.0f}" y="{y:.0f}">{rest}= {short(total)}</text>'
 
     def _cuts(self) -> list[str]:
         return [
