@@ -385,6 +385,14 @@ def test_SM1_sigmoid_at_1000() -> None:
     np.testing.assert_allclose(tg.grad(y, x, 1.0), [0.0, 3.720075976020836e-44, 0.25, 0.0, 0.0], rtol=1e-14, atol=4e-44)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sigmoid_of_the_same_number_is_the_same_in_small_and_large_arrays(dtype: type) -> None:
+    edge = -np.log(np.finfo(dtype).max)
+    for x in (np.nextafter(edge, dtype(0)), edge, np.nextafter(edge, dtype(-np.inf))):
+        small, large = (tg.sigmoid(np.full(n, x, dtype)) for n in (10, 10_000))
+        assert {*small.tolist()} == {*large.tolist()}, x
+
+
 def test_SM3_a_row_that_is_masked_out_leaves_the_others_finite() -> None:
     x = leaf([[-inf, -inf, -inf], [0.0, 1.0, -inf]])
     assert tg.softmax(x).tolist()[0] == [0.0, 0.0, 0.0]

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-# Constants as arrays: NumPy would convert a Python number at every call. LARGEST: what exp can take.
+# Constants as arrays: NumPy would convert a Python number at every call. LARGEST: the largest numbers whose exp is
+# finite, just below log(3.4028235e38) and log(1.7976931348623157e308).
 INFINITY = np.asarray(np.inf, np.float16)
 ONE = {np.dtype(t): np.ones((), t) for t in (np.float16, np.float32, np.float64, np.complex64, np.complex128)}
-LARGEST = {np.dtype(t): np.asarray(np.nextafter(np.log(np.finfo(t).max), t(0))) for t in (np.float32, np.float64)}
+LARGEST = {np.dtype(t): np.asarray(x, t) for t, x in ((np.float32, 88.72283), (np.float64, 709.782712893384))}
 
 
 def floating(x: Any) -> Any:
