@@ -125,7 +125,7 @@ def folder(name: str) -> str:
 
 def test_imports_are_read_as_python_reads_them() -> None:
     engine = "tinygrad_seq.engine"
-    assert IMPORTS[f"{engine}.backward"] == {f"{engine}.{name}" for name in ("ops", "recording", "tensor")}
+    assert IMPORTS[f"{engine}.backward"] == {f"{engine}.{name}" for name in ("ops", "recording", "tensor", "tree")}
     assert f"{engine}.ops" in IMPORTS["tinygrad_seq.nn.loss"]
     assert "tinygrad_seq.nn.layers" in IMPORTS["tinygrad_seq.nn.loss"]
 

@@ -1,5 +1,6 @@
 """The backward pass and what can be asked of a tape, on random programs with shared nodes and on graphs by hand."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -755,3 +756,24 @@ def test_a_released_result_keeps_its_value_and_label() -> None:
     y.backward()
     assert float(y) == 4 and y.operation == "multiply" and y.requires_grad
     assert repr(y) == "Tensor(4., operation=multiply, name='y')"
+
+
+# Threads -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_threads_that_share_a_parameter_lose_no_gradient(replayed: bool) -> None:
+    """Each thread has a step of its own. To add such long arrays, NumPy lets the other threads run."""
+    w, x, rounds = tg.Tensor(np.ones(100_000), requires_grad=True), np.ones(100_000), 20
+    steps = [tg.replay(lambda x: (w * x).sum()) if replayed else lambda: (w * x).sum().backward() for _ in range(8)]
+
+    def work(step: Callable[..., Any]) -> None:
+        for _ in range(rounds):
+            step(x) if replayed else step()
+
+    threads = [threading.Thread(target=work, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (w.grad == 8 * rounds).all()

@@ -1,6 +1,7 @@
 """How operations are recorded: primitives of one's own, no_grad, steps and scopes, threads and tasks."""
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -223,9 +224,9 @@ def test_steps_and_scopes_label_what_is_made_within() -> None:
     assert h.label() == "the result of multiply at step 3" and h.named("h").label() == "h at step 3"
 
 
-@pytest.mark.parametrize("t", [1.0, True, "1", None, np.array(1)])
+@pytest.mark.parametrize("t", [1.0, True, np.True_, "1", None, np.array(1.0), np.array([1])])
 def test_a_step_is_a_whole_number(t: Any) -> None:
-    with pytest.raises(TypeError, match=r"tg\.step needs a whole number, got"):
+    with pytest.raises(TypeError, match=r"tg\.step needs t as a whole number, got"):
         tg.step(t)
 
 
@@ -278,6 +279,55 @@ def test_a_decorated_function_may_run_in_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert found == [(False, True)] * 4
+
+
+def test_one_no_grad_object_serves_many_threads_and_tasks_at_once() -> None:
+    """They leave the block in the order in which they entered it, not the other way round."""
+    block, meet, wrong = tg.no_grad(), threading.Barrier(8), []
+
+    def work(k: int) -> None:
+        try:
+            for _ in range(20):
+                with block:
+                    meet.wait(10)
+                    wrong.extend([k] * recording())
+                    with block:
+                        meet.wait(10)
+                wrong.extend([k] * (not recording()))
+        except Exception as error:
+            meet.abort()
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+    async def task(seconds: float) -> bool:
+        with block:
+            await asyncio.sleep(seconds)
+        return recording()
+
+    async def tasks() -> list[bool]:
+        return await asyncio.gather(task(0.0), task(0.01), task(0.005))
+
+    assert asyncio.run(tasks()) == [True] * 3
+
+
+def test_blocks_that_are_left_in_another_order_give_back_what_was_before_each() -> None:
+    def left() -> None:
+        outer, inner = tg.step(1), tg.no_grad()
+        outer.__enter__(), inner.__enter__()
+        outer.__exit__(None, None, None)
+        assert recording() and tg.Tensor(1.0).step is None
+        inner.__exit__(None, None, None)
+        assert recording() and tg.Tensor(1.0).step == 1
+        with pytest.raises(ValueError):
+            inner.__exit__(None, None, None)
+
+    contextvars.copy_context().run(left)
 
 
 def test_graphs_that_are_built_by_several_threads_are_in_order() -> None:

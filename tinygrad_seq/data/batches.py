@@ -65,7 +65,7 @@ def batch_by_length(
     lengths = np.array([len(array) for array in arrays], dtype=np.intp)
     order = np.arange(len(arrays))
     if rng is not None:
-        rng = generator("batch_by_length", rng)
+        rng = generator(rng, "batch_by_length")
         order = rng.permutation(order)
     order = order[np.argsort(lengths[order], kind="stable")]
     groups = [order[start : start + batch] for start in range(0, len(order), batch)]

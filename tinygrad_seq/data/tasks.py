@@ -64,7 +64,7 @@ def adding_problem(
     >>> xs[:, 0].round(2).tolist(), targets.round(2).tolist()
     ([[0.64, 1.0], [0.27, 1.0]], [[0.91]])
     """
-    rng = generator("adding_problem", rng)
+    rng = generator(rng, "adding_problem")
     length = whole_number("adding_problem", "length", length, 2)
     rows = np.arange(whole_number("adding_problem", "batch", batch, 1))
     xs = np.zeros((length, len(rows), 2))
@@ -93,7 +93,7 @@ def temporal_order(
     >>> ["".join(TEMPORAL_ORDER_SYMBOLS[s] for s in row) for row in symbols.T], classes.tolist()
     (['EYXB', 'EYXB', 'EYXB'], [2, 2, 2])
     """
-    rng = generator("temporal_order", rng)
+    rng = generator(rng, "temporal_order")
     length = whole_number("temporal_order", "length", length, 4)
     rows = np.arange(whole_number("temporal_order", "batch", batch, 1))
     first_at = rng.integers(max(1, length // 10), max(1, length // 5), len(rows), endpoint=True)
@@ -120,7 +120,7 @@ def one_bit(rng: np.random.Generator | int, length: int, batch: int) -> tuple[ND
     >>> targets.tolist()
     [[1.0], [1.0], [1.0], [0.0]]
     """
-    rng = generator("one_bit", rng)
+    rng = generator(rng, "one_bit")
     length = whole_number("one_bit", "length", length, 1)
     batch = whole_number("one_bit", "batch", batch, 1)
     bits = rng.integers(0, 2, batch)
@@ -145,7 +145,7 @@ def embedded_reber(rng: np.random.Generator | int, batch: int) -> EmbeddedReber:
     >>> "".join(REBER_SYMBOLS[i] for i in reber.targets[:8, 0])
     'PBTXSEPE'
     """
-    rng = generator("embedded_reber", rng)
+    rng = generator(rng, "embedded_reber")
     batch = whole_number("embedded_reber", "batch", batch, 1)
     drawn = [_embedded_reber_string(rng) for _ in range(batch)]
     lengths = np.array([len(string) - 1 for string, _ in drawn], dtype=np.intp)

@@ -1,4 +1,4 @@
-"""What arguments are taken for, and what is said of those that do not fit."""
+"""What arguments are taken for, each by one rule for the whole package, and what is said of those that do not fit."""
 
 from __future__ import annotations
 
@@ -11,22 +11,38 @@ import numpy as np
 from .signatures import renamed
 
 
-def generator(function: str, rng: np.random.Generator | int) -> np.random.Generator:
+def whole_number(function: str, name: str, value: Any, least: int | None = None) -> int:
+    """A whole number, Python's or NumPy's (no Boolean), of at least `least`.
+
+    ValueError naming the function, the argument and what was given; TypeError where any whole number would do.
+    """
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else index(value)
+    except TypeError:
+        number = None
+    if least is None and number is None:
+        raise TypeError(f"{function} needs {name} as a whole number, got {value!r}")
+    if number is None or (least is not None and number < least):
+        raise ValueError(f"{function} needs {name} as a whole number >= {least}, got {value!r}")
+    return number
+
+
+def generator(rng: Any, function: str | None = None) -> np.random.Generator:
+    """A generator as it is, or a new one from a seed: a whole number >= 0, or what `np.random.default_rng` takes.
+
+    None is a new one from fresh entropy, unless a `function` is named, which needs to know what it draws from. A
+    ValueError for anything else.
+    """
     if isinstance(rng, np.random.Generator):
         return rng
-    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
-        return np.random.default_rng(rng)
-    raise ValueError(f"{function} needs rng as a np.random.Generator or a seed (an integer from 0 on), got {rng!r}")
-
-
-def whole_number(function: str, name: str, value: int, least: int) -> int:
     try:
-        number = least - 1 if isinstance(value, (bool, np.bool_)) else index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise ValueError(f"{function} needs {name} as an integer of at least {least}, got {value!r}")
-    return number
+        if not isinstance(rng, (bool, np.bool_, float)) and (rng is not None or function is None):
+            return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"{function or 'drawing'} needs rng as a np.random.Generator or a seed (a whole number >= 0), got {rng!r}"
+    )
 
 
 def options_by_name(

@@ -16,6 +16,7 @@ import numpy as np
 from .ops import assemble, astype, broadcast_to
 from .recording import Part, enable_grad
 from .tensor import CONTEXT, Tensor
+from .tree import accumulate
 
 Crosses = Callable[[Tensor, int], bool] | None
 
@@ -205,7 +206,7 @@ def backward(result: Tensor, seed: Any = None, retain_graph: bool = False) -> No
     leaves = sweep(collect([result]), arrived, release=not retain_graph)
     for x, g in leaves.items():
         if x._operation is None:
-            x.grad = np.array(g, x.dtype) if x.grad is None else np.asarray(x.grad + g, x.dtype)
+            accumulate(x, g)
 
 
 def grad(

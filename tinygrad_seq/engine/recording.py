@@ -11,13 +11,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
-from contextvars import Token
+from contextvars import ContextVar
 from itertools import count
 from typing import Any, cast
 
 import numpy as np
 
-from .arguments import explained, options_by_name
+from .arguments import explained, options_by_name, whole_number
 from .signatures import Primitive
 from .tensor import CONTEXT, Context, Tensor, array_of
 
@@ -162,18 +162,25 @@ def _computed(name: str, forward: Callable[..., Any], values: Sequence[Any], opt
         raise explained(error, name, values, options) from None
 
 
+# The blocks that are open, the innermost last, with the context before each. Every thread and every async task has its
+# own, so that one `no_grad()` object can serve them all.
+_ENTERED: ContextVar[tuple[tuple[Recording, Context], ...]] = ContextVar("tinygrad_seq blocks", default=())
+
+
 class Recording(ContextDecorator):
     """A change of the recording context: for a with block (reusable, nestable), or as a decorator."""
 
     def __init__(self, change: Callable[[Context], Context]) -> None:
         self._change = change
-        self._tokens: list[Token[Context]] = []
 
     def __enter__(self) -> None:
-        self._tokens.append(CONTEXT.set(self._change(CONTEXT.get())))
+        _ENTERED.set((*_ENTERED.get(), (self, CONTEXT.get())))
+        CONTEXT.set(self._change(CONTEXT.get()))
 
     def __exit__(self, *exception: object) -> None:
-        CONTEXT.reset(self._tokens.pop())
+        entered = list(_ENTERED.get())  # not always the last: generators can leave blocks in another order
+        CONTEXT.set(entered.pop(-1 - [block for block, _ in reversed(entered)].index(self))[1])
+        _ENTERED.set(tuple(entered))
 
     def _recreate_cm(self) -> Recording:  # one for each call of a decorated function: calls may overlap in threads
         return Recording(self._change)
@@ -221,9 +228,8 @@ def step(t: int) -> Recording:
     >>> h.step
     3
     """
-    if isinstance(t, bool) or not isinstance(t, (int, np.integer)):
-        raise TypeError(f"tg.step needs a whole number, got {t!r}")
-    return Recording(lambda context: Context(context.recording, context.tracing, int(t), context.scope))
+    t = whole_number("tg.step", "t", t)
+    return Recording(lambda context: Context(context.recording, context.tracing, t, context.scope))
 
 
 def scope(name: str) -> Recording:

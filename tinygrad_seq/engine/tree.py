@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from .signatures import Array
 from .tensor import Tensor
+
+_ADDING = Lock()
 
 
 def leaves(state: Any) -> Iterator[Tensor]:
@@ -20,6 +24,17 @@ def leaves(state: Any) -> Iterator[Tensor]:
             yield from leaves(part)
     elif state is not None:
         yield state if isinstance(state, Tensor) else Tensor(state)
+
+
+def accumulate(leaf: Tensor, g: Array, own: bool = False) -> None:
+    """Add to the gradient of a leaf; threads that share it wait for one another, and nothing is lost. `own`: the array
+    is given away, so that the first one needs no copy."""
+    with _ADDING:
+        if leaf.grad is not None:
+            g = leaf.grad + g
+        elif not own:
+            g = np.array(g)
+        leaf.grad = np.asarray(g, leaf.dtype)
 
 
 def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..engine.arguments import generator
 from ..engine.compositions import clip, concat
 from ..engine.ops import broadcast_to, getitem, relu, sigmoid, tanh
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from .init import generator, glorot, orthogonal
+from .init import glorot, orthogonal
 from .layers import tensor, width
 from .module import Module
 

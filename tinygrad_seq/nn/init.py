@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..engine.arguments import generator
 from ..engine.signatures import Array
-
-
-def generator(rng: Any) -> np.random.Generator:
-    """A generator from a generator (itself), a seed, or None (fresh entropy)."""
-    return rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
 
 
 def glorot(rng: Any, fan_in: int, fan_out: int, dtype: DTypeLike = np.float64) -> Array:

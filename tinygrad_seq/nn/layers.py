@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..engine.arguments import generator, whole_number
 from ..engine.ops import embedding, not_equal, where
 from ..engine.recording import primitive
 from ..engine.tensor import Tensor
-from .init import generator, glorot
+from .init import glorot
 from .module import Module
 
 
@@ -29,9 +30,7 @@ def tensor(x: Any) -> Tensor:
 
 def width(module: object, what: str, given: Any, least: int = 1) -> int:
     """A number of units, as a whole number."""
-    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < least:
-        raise ValueError(f"{type(module).__name__} needs {what} as a whole number >= {least}, got {given!r}")
-    return int(given)
+    return whole_number(type(module).__name__, what, given, least)
 
 
 class Linear(Module):

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..engine.arguments import generator, whole_number
 from ..engine.compositions import concat
 from ..engine.recording import scope
 from ..engine.tensor import Tensor
 from ..engine.tree import leaves
 from .cells import GRUCell, LSTMCell, RNNCell
-from .init import generator
 from .layers import dropout_mask, probability
 from .module import Module
 from .unrolling import Padding, checked_cell, sequence_of_rows, unrolled
@@ -165,8 +165,7 @@ class Layers(Stack):
         rng: Any = None,
         **options: Any,
     ) -> None:
-        if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
-            raise ValueError(f"{type(self).__name__} needs layers as a whole number >= 1, got {layers!r}")
+        layers = whole_number(type(self).__name__, "layers", layers, 1)
         known = set(inspect.signature(self.cell).parameters) - {"m", "d", "rng"}
         if unknown := sorted(set(options) - known):
             raise TypeError(

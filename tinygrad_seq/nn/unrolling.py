@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.arguments import whole_number
 from ..engine.compositions import stack
 from ..engine.ops import getitem, less_equal
 from ..engine.recording import no_grad, primitive, step
@@ -39,8 +40,7 @@ def chunks(xs: Any, k: int) -> Iterator[Any]:
     >>> [len(piece) for piece in chunks(np.zeros((7, 2)), 3)]
     [3, 3, 1]
     """
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"chunks have a whole number of steps, at least 1, got k={k!r}")
+    k = whole_number("chunks", "k", k, 1)
     return (xs[start : start + k] for start in range(0, len(xs), k))
 
 

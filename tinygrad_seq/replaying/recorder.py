@@ -23,7 +23,7 @@ from ..engine.backward import collect, seeded, sweep_recorded, towards
 from ..engine.recording import Recording
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from ..engine.tree import flattened, rebuilt
+from ..engine.tree import accumulate, flattened, rebuilt
 from ..nn.module import Module
 from .matmul import stacked
 from .planning import Plan, changes, recorded
@@ -219,7 +219,7 @@ class _Recording:
         """Add the gradients to the parameters; return the loss, and the extras if there are any, as constants."""
         n = len(self._parameters)
         for x, g in zip(self._parameters, values[1 : n + 1], strict=True):
-            x.grad = g if x.grad is None else np.asarray(x.grad + g, x.dtype)
+            accumulate(x, g, own=True)
         loss = Tensor(values[0])
         extras = rebuilt(self._extras, iter([Tensor(value) for value in values[n + 1 :]]))
         return loss if extras is None else (loss, extras)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine.arguments import generator
 from ..engine.recording import enable_grad, no_grad
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from ..nn.init import generator
 from .measuring import STEP, Function, Slope, central_slopes, complex_slope, entry, kink
 from .mistakes import explain
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.arguments import generator
 from ..engine.backward import grad
 from ..engine.recording import Part
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
-from ..nn.init import generator
 from .gradients import Checked, WrongGradientError, check_grads
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...engine.arguments import generator
 from ...engine.compositions import concat, stack
 from ...engine.ops import embedding, less, maximum, where
 from ...engine.recording import enable_grad, no_grad, scope
@@ -23,7 +24,6 @@ from ...engine.tensor import CONTEXT, Tensor
 from ...engine.tree import map_state
 from ...reading.table import Matrix
 from ...reading.tape import Tape
-from ..init import generator
 from ..layers import Dropout, Linear
 from ..loss import cross_entropy
 from ..module import Module

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...engine.arguments import generator
 from ...engine.compositions import concat
 from ...engine.ops import less, maximum, relu, sigmoid, where
 from ...engine.signatures import Array
 from ...engine.tensor import Tensor
-from ..init import generator
 from ..layers import Embedding, Linear, tensor
 from ..module import Module
 from .sentences import Mark, Vocabulary, Word, checked_word
