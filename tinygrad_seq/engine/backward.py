@@ -38,14 +38,29 @@ def collect(results: Iterable[Tensor]) -> list[Tensor]:
     return found
 
 
+def times_rates(
+    g: Any, operation: Any, y: Any, values: Sequence[Any], options: Mapping[str, Any], places: Sequence[int]
+) -> list[Any]:
+    """g times the local rates of an operation with respect to its inputs at these places."""
+    if operation.every is not None:
+        contributions = operation.every(g, y, *values, **options)
+        return [contributions[i] for i in places]
+    return [operation.rules[i](g, y, *values, **options) for i in places]
+
+
 def sweep(
-    order: list[Tensor], arrived: dict[Tensor, Any], crosses: Crosses = None, release: bool = False
+    order: list[Tensor],
+    arrived: dict[Tensor, Any],
+    crosses: Crosses = None,
+    release: bool = False,
+    rates: Any = times_rates,
 ) -> dict[Tensor, Any]:
     """Walk a tape backward on arrays (emptying the list) and return what arrived at each tensor; with `release`, at
     the leaves.
 
     `arrived` holds the seeds. Each operation sends g times its local rate to its inputs; `crosses(t, i)` says
-    whether credit may pass from t to its input i. Sums are made in place, in buffers that nobody else sees.
+    whether credit may pass from t to its input i. Sums are made in place, in buffers that nobody else sees. `rates`
+    stands in for `times_rates`, to ask what wrong rates would give.
     """
     own: dict[Tensor, bool] = {}  # these sums are buffers of our own; True where they began as zeros (no -0.0 in them)
     try:
@@ -55,7 +70,7 @@ def sweep(
             if g is not None:
                 inputs = t._inputs
                 needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
-                sent = times_rates(g, t._operation, t._array, t._arrays, t._options, needs)
+                sent = rates(g, t._operation, t._array, t._arrays, t._options, needs)
                 for i, c in zip(needs, sent, strict=True):
                     x = inputs[i]
                     if type(c) is Part:
@@ -117,16 +132,6 @@ def sweep_recorded(order: list[Tensor], arrived: dict[Tensor, Any], crosses: Cro
     for x in list(parts):
         gathered(x)
     return arrived
-
-
-def times_rates(
-    g: Any, operation: Any, y: Any, values: Sequence[Any], options: Mapping[str, Any], places: Sequence[int]
-) -> list[Any]:
-    """g times the local rates of an operation with respect to its inputs at these places."""
-    if operation.every is not None:
-        contributions = operation.every(g, y, *values, **options)
-        return [contributions[i] for i in places]
-    return [operation.rules[i](g, y, *values, **options) for i in places]
 
 
 def add_part(part: Part, x: Tensor, arrived: dict[Tensor, Any], own: dict[Tensor, bool]) -> None:

@@ -27,7 +27,7 @@ from .signatures import Axis, Primitive
 class Row(NamedTuple):
     """An operation of the table, the functions of NumPy that it answers for, and whether it is a method of tensors."""
 
-    operation: Callable[..., Any]
+    operation: Any
     numpy: tuple[Callable[..., Any], ...]
     method: bool
 

@@ -106,12 +106,12 @@ def primitive(
             needs = FIRST if inputs[0]._requires else NONE
         else:
             inputs, values, needs, foreign = _read(inputs)
-            if needs is None:
-                return _computed(name, forward, values, options)
         try:
             array = forward(*values, **options)
         except (ValueError, TypeError, IndexError) as error:
             raise explained(error, name, values, options) from None
+        if needs is None:  # on arrays alone an operation is its forward function
+            return array
 
         context = _context()
         if needs and (constant or not context.recording):
@@ -152,14 +152,6 @@ def _read(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], An
         inputs = tuple([np.array(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in inputs])
     needs = tuple([i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x._requires])
     return inputs, tuple([array_of(x) for x in inputs]), needs, foreign
-
-
-def _computed(name: str, forward: Callable[..., Any], values: Sequence[Any], options: dict[str, Any]) -> Any:
-    """On arrays alone an operation is its forward function."""
-    try:
-        return forward(*values, **options)
-    except (ValueError, TypeError, IndexError) as error:
-        raise explained(error, name, values, options) from None
 
 
 # The blocks that are open, the innermost last, with the context before each. Every thread and every async task has its

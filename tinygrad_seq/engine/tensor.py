@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -222,6 +222,16 @@ def array_of(x: Any) -> Any:
     """The array of a tensor, which is not to be written to; what is no tensor as it is. For the package itself: `data`
     is a view that cannot be written to, and refuses to be read while a replay is recorded."""
     return x._array if isinstance(x, Tensor) else x
+
+
+def rebind(x: Tensor, array: Array) -> None:
+    """Let a leaf hold this very array, of any dtype, without a copy: for optimisers and for checks."""
+    x._array = array
+
+
+def record_of(t: Tensor) -> Record:
+    """The record of a tensor that an operation made: of anything on a tape but its leaves."""
+    return cast(Record, t.record)
 
 
 def _leaf(array: Array, grad: Array | None, name: str | None, requires_grad: bool) -> Tensor:

@@ -21,7 +21,7 @@ from ..engine.arguments import generator
 from ..engine.compositions import clip, concat
 from ..engine.ops import broadcast_to, getitem, relu, sigmoid, tanh
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of
 from .init import glorot, orthogonal
 from .layers import tensor, width
 from .module import Module
@@ -94,12 +94,12 @@ class Cell(Module):
 
     def gate(self, name: str) -> Gate:
         """The weights of one gate, as copies to read: W (m, d), U (d, d), b (d,)."""
-        return Gate(**{what: x._array[place].copy() for what, (x, place) in self._weights(name).items()})
+        return Gate(**{what: array_of(x)[place].copy() for what, (x, place) in self._weights(name).items()})
 
     def set_gate(self, name: str, W: Any = None, U: Any = None, b: Any = None, b_u: Any = None) -> None:
         """Set weights of one gate; a number is spread over the whole block. ValueError for another shape."""
         weights = self._weights(name)
-        arrays = {x: x._array.copy() for x, _ in weights.values()}
+        arrays = {x: array_of(x).copy() for x, _ in weights.values()}
         for what, value in {"W": W, "U": U, "b": b, "b_u": b_u}.items():
             if value is None:
                 continue
@@ -124,8 +124,8 @@ class Cell(Module):
 
     def _checked(self, x: Any, h: Any) -> tuple[Tensor, Tensor]:
         x, h = tensor(x), tensor(h)
-        shape = x._array.shape
-        if shape[-1:] != (self.m,) or h._array.shape != (*shape[:-1], self.hidden) or x._array.dtype.kind not in "fc":
+        shape = x.shape
+        if shape[-1:] != (self.m,) or h.shape != (*shape[:-1], self.hidden) or x.dtype.kind not in "fc":
             raise self._misfit(x, "h", h, self.hidden)
         return x, h
 
@@ -283,9 +283,15 @@ class LSTMCell(Cell):
                 "cell.initial_state(batch_shape), or wrap the two in tg.nn.LSTMState(h, c)"
             )
         (x, h), c = self._checked(x, state[0]), tensor(state[1])
-        if c._array.shape != (*h._array.shape[:-1], self.d):
+        if c.shape != (*h.shape[:-1], self.d):
             raise self._misfit(x, "c", c, self.d)
-        if h._operation is None and c._requires and c._operation is not None and c.name == "c" and not h._requires:
+        if (
+            h.operation is None
+            and c.requires_grad
+            and c.operation is not None
+            and c.name == "c"
+            and not h.requires_grad
+        ):
             warnings.warn(
                 "the LSTM's h was detached and its c was not: credit still crosses by c. Detach the whole state with "
                 "tg.detach(state)",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.signatures import Array
+from ..engine.tensor import array_of
 from .cells import Cell, Gate, GRUCell, LSTMCell, RNNCell
 from .stack import Stack
 
@@ -42,7 +43,7 @@ def to_torch_state(layer: Any) -> dict[str, Array]:
         arrays[f"bias_ih{suffix}"] = np.hstack([gate.b for gate in gates])
         arrays[f"bias_hh{suffix}"] = np.hstack([np.zeros_like(g.b) if g.b_u is None else g.b_u for g in gates])
         if isinstance(cell, LSTMCell) and cell.P is not None:
-            arrays[f"weight_hr{suffix}"] = np.array(cell.P._array.T, order="C")
+            arrays[f"weight_hr{suffix}"] = np.array(array_of(cell.P).T, order="C")
     return arrays
 
 

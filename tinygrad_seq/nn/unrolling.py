@@ -17,7 +17,7 @@ from ..engine.compositions import stack
 from ..engine.ops import getitem, less_equal
 from ..engine.recording import no_grad, primitive, step
 from ..engine.signatures import Array, Primitive
-from ..engine.tensor import CONTEXT, Tensor
+from ..engine.tensor import CONTEXT, Tensor, array_of
 from ..engine.tree import leaves, map_state
 from .layers import tensor
 
@@ -93,7 +93,7 @@ class Padding:
         steps = np.arange(T).reshape((T, *(1 for _ in batch_shape)))
         self._padded = less_equal(_checked_lengths(lengths, T=T), steps)[..., None].named("padded")
         # A step where no row is padded needs nothing. A replay cannot know: it has other lengths each time.
-        some = self._padded._array.any(axis=tuple(range(1, self._padded.ndim))) | CONTEXT.get().tracing
+        some = array_of(self._padded).any(axis=tuple(range(1, self._padded.ndim))) | CONTEXT.get().tracing
         self._some = bool(some.any())
         self._steps = [getitem(self._padded, index=(t, ...)).named("padded") if some[t] else None for t in range(T)]
 

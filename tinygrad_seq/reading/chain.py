@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from ..engine.backward import Crosses, sweep
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, record_of
 from .ledger import Entry, digits, heading
 from .table import Table
+
+
+def place_after(order: Sequence[Tensor], x: Tensor) -> int:
+    """Where on a tape in order of recording what comes after x begins."""
+    number = 0 if x.record is None else x.record.number
+    return bisect_right(order, number, key=lambda t: record_of(t).number)
 
 
 def factor(order: Sequence[Tensor], y: Tensor, x: Tensor, crosses: Crosses) -> Array:
@@ -21,15 +26,15 @@ def factor(order: Sequence[Tensor], y: Tensor, x: Tensor, crosses: Crosses) -> A
 
     Only what was recorded between the two is read, so a chain of T factors costs as much as one pass for each row.
     """
-    number = attrgetter("_number")
     on_the_way, between = {x}, []
-    for t in order[bisect_right(order, x._number, key=number) : bisect_right(order, y._number, key=number)]:
-        if any(t._inputs[i] in on_the_way and (crosses is None or crosses(t, i)) for i in t._needs):
-            on_the_way.add(t)
-            between.append(t)
 
     def open_edge(t: Tensor, i: int) -> bool:
-        return t._inputs[i] in on_the_way and (crosses is None or crosses(t, i))
+        return record_of(t).inputs[i] in on_the_way and (crosses is None or crosses(t, i))
+
+    for t in order[place_after(order, x) : place_after(order, y)]:
+        if any(open_edge(t, i) for i in record_of(t).needs):
+            on_the_way.add(t)
+            between.append(t)
 
     rows = np.zeros((y.size, x.size), x.dtype)
     for k, seed in enumerate(np.eye(y.size, dtype=y.dtype)):

@@ -10,7 +10,7 @@ import numpy as np
 from ..engine.backward import grad, seeded, sweep, towards
 from ..engine.recording import enable_grad
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of
 from .chain import largest_singular_value
 from .ledger import digits, look
 from .table import Table
@@ -56,7 +56,7 @@ def hvp(y: Tensor, x: Any, v: Any) -> Any:
     for xi, (g, u) in zip(xs, pairs, strict=True):
         if u.shape != g.shape:
             raise ValueError(f"v needs the shape {g.shape} of {xi.label()}, got {u.shape}")
-    slopes = [(g * u).sum() for g, u in pairs if g._requires]
+    slopes = [(g * u).sum() for g, u in pairs if g.requires_grad]
     seconds = grad(slopes, xs) if slopes else [np.zeros(xi.shape, xi.dtype) for xi in xs]
     return seconds[0] if isinstance(x, Tensor) else seconds
 
@@ -135,10 +135,7 @@ def state_jacobian(cell: Callable[[Any, Any], Any], x: Any, state: Any) -> State
             + ", ".join(type(part).__name__ for part in parts)
         )
     names = getattr(state, "_fields", ["h"] if len(parts) == 1 else [str(k) for k in range(len(parts))])
-    olds = [
-        Tensor(part._array if isinstance(part, Tensor) else part, requires_grad=True, name=name)
-        for part, name in zip(parts, names, strict=True)
-    ]
+    olds = [Tensor(array_of(part), requires_grad=True, name=name) for part, name in zip(parts, names, strict=True)]
     make = getattr(state, "_make", tuple)
     with enable_grad():
         _, new = cell(x, make(olds) if isinstance(state, tuple) else olds[0])

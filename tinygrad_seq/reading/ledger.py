@@ -7,7 +7,7 @@ its uses' contributions, added in the order in which the backward pass meets the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -20,7 +20,7 @@ from ..engine.numerics import norm
 from ..engine.ops import concat_, getitem, stack_
 from ..engine.recording import Part
 from ..engine.signatures import Array
-from ..engine.tensor import TapeReleasedError, Tensor
+from ..engine.tensor import Record, Tensor, array_of, record_of
 from .table import Table
 
 Readers = Mapping[Tensor, Sequence[tuple[Tensor, Sequence[int]]]]
@@ -32,8 +32,9 @@ def readers(order: Sequence[Tensor]) -> Readers:
     """Of each tensor, the operations that read it, in the order of the pass, and the places where they do."""
     found: dict[Tensor, list[tuple[Tensor, list[int]]]] = {}
     for t in reversed(order):
-        for i in t._needs:
-            reading = found.setdefault(t._inputs[i], [])
+        record = record_of(t)
+        for i in record.needs:
+            reading = found.setdefault(record.inputs[i], [])
             if reading and reading[-1][0] is t:
                 reading[-1][1].append(i)
             else:
@@ -43,16 +44,8 @@ def readers(order: Sequence[Tensor]) -> Readers:
 
 def contributions(t: Tensor, g: Array, places: Sequence[int]) -> list[Any]:
     """What the pass sends from t to its inputs at these places when g has arrived: g times each local rate."""
-    check_kept(t)
-    return times_rates(g, t._operation, t._array, t._arrays, t._options, places)
-
-
-def check_kept(t: Tensor) -> None:
-    if t._inputs is None:
-        raise TapeReleasedError(
-            f"a backward pass has released {t.label()} since this was read: ask for the uses first, or keep the tape "
-            "with backward(retain_graph=True)"
-        )
+    record = record_of(t)
+    return times_rates(g, record.operation, array_of(t), record.values, record.options, places)
 
 
 def whole(c: Any, x: Tensor, t: Tensor) -> Array:
@@ -214,79 +207,85 @@ class Ledger:
 
     def uses(self, x: Tensor) -> Uses:
         """Every use of x that something was sent back from."""
-        waiting, answer = [self._found(x, None)], None
-        while waiting:  # a chain of copies may be longer than Python's stack
-            try:
-                question = waiting[-1].send(answer)
-            except StopIteration as end:
-                waiting.pop()
-                answer = end.value
-            else:
-                waiting.append(self._found(*question))
-                answer = None
-        return Uses(x, answer or [])
+        followed = [_Followed(x, None)]
+        for tensor in followed:  # the list grows as it is walked: copies, copies of copies
+            for t, places in self._readings(tensor.x):
+                for i in places if _moves(record_of(t)) else ():
+                    moved = self._moved(t, i, tensor.mine)
+                    if t.size and (moved is None or moved.any()):
+                        copy = tensor.copies[t, i] = _Followed(t, moved)
+                        followed.append(copy)
+        for tensor in reversed(followed):  # a copy's uses before those of what it was copied from
+            tensor.uses = self._gathered(tensor)
+        return Uses(x, followed[0].uses)
 
-    def _found(
-        self, x: Tensor, mine: Array | None
-    ) -> Generator[tuple[Tensor, Array | None], list[Use] | None, list[Use]]:
-        """The uses of x in the order of the pass; `mine` marks those entries of x that are followed (None: all)."""
-        found: list[Use] = []
+    def _readings(self, x: Tensor) -> Iterator[tuple[Tensor, list[int]]]:
+        """The operations that sent something back to x, in the order of the pass, and the places where they read it."""
+        for t, places in self._readers.get(x, ()):
+            sent = [i for i in places if self._crosses is None or self._crosses(t, i)]
+            if sent and t in self._arrived:
+                yield t, sent
+
+    def _gathered(self, tensor: _Followed) -> list[Use]:
+        """The uses of a tensor in the order of the pass, those of its copies among them."""
+        x, found = tensor.x, list[Use]()
         covered = np.zeros(x.shape, bool)  # where something has arrived
         zeros = False
         if x in self._seeds:
-            found.append(Use(x.step, x.name, "seed", None, unwritable(self._seeds[x]), 0, x._number, ()))
+            number = 0 if x.record is None else x.record.number
+            found.append(Use(x.step, x.name, "seed", None, unwritable(self._seeds[x]), 0, number, ()))
             covered[...] = True
-        for t, places in self._readers.get(x, ()):
-            g = self._arrived.get(t)
-            check_kept(t)
-            sent = [i for i in places if self._crosses is None or self._crosses(t, i)]
-            if g is None or not sent:
-                continue
-            index = t._options["index"] if t._operation is getitem else (...,)
-            for i, times_rate in zip(sent, self._times_rates(t, g, sent), strict=True):
-                uses = None
-                if t._operation in JOINS or (t._operation.view and len(t._inputs) == 1):
-                    moved = self._moved(t, i, mine)
-                    uses = (yield t, moved) if t.size and (moved is None or moved.any()) else []
+        for t, places in self._readings(x):
+            record = record_of(t)
+            index = record.options["index"] if record.operation is getitem else (...,)
+            for i, times_rate in zip(places, self._times_rates(t, record, places), strict=True):
+                if _moves(record):
+                    uses = tensor.copies[t, i].uses if (t, i) in tensor.copies else []
                     if not uses:
                         zeros = True
                         continue
-                    uses = uses if len(uses) == 1 or not covered[index].any() else None
-                uses = [self._use(t, i)] if uses is None else uses
+                    if len(uses) > 1 and covered[index].any():
+                        uses = [self._use(t, record, i)]
+                else:
+                    uses = [self._use(t, record, i)]
                 found += [replace(use, _rates=(*use._rates, times_rate)) for use in uses]
                 covered[index] = True
         # Where zeros were sent as well, by copies of which only other parts are read, -0.0 has become 0.0.
         return [replace(use, _rates=(*use._rates, _unsigned)) for use in found] if zeros else found
 
-    def _use(self, t: Tensor, i: int) -> Use:
+    def _use(self, t: Tensor, record: Record, i: int) -> Use:
         g = unwritable(self._arrived[t])
-        return Use(t.step, self._goes_into(t), t._operation.__name__, i, g, 0, t._number, ())
+        return Use(t.step, self._goes_into(t), record.operation.__name__, i, g, 0, record.number, ())
 
-    def _times_rates(self, t: Tensor, g: Array, places: Sequence[int]) -> list[Callable[[Array], Array]]:
+    def _times_rates(self, t: Tensor, record: Record, places: Sequence[int]) -> list[Callable[[Array], Array]]:
         """For each place, what turns a gradient of t into the contribution to that input.
 
         They hold on to the arrays, so that contributions can be read after a backward pass has released the tape.
         """
-        if t._operation in JOINS:
+        if record.operation in JOINS:
             return [itemgetter(self._part(t, i)) for i in places]
-        if t._operation.every is not None:  # called once for all inputs, and not once for each
-            sent = zip(places, contributions(t, g, places), strict=True)
-            return [partial(_first, whole(c, t._inputs[i], t)) for i, c in sent]
-        return [partial(_contribution, t, i, t._inputs[i], t._arrays) for i in places]
+        if record.operation.every is not None:  # called once for all inputs, and not once for each
+            sent = zip(places, contributions(t, self._arrived[t], places), strict=True)
+            return [partial(_first, whole(c, record.inputs[i], t)) for i, c in sent]
+        return [partial(_contribution, t, record, i) for i in places]
 
     def _part(self, t: Tensor, i: int) -> Any:
         """Where the input i of a join stands in the result: its rule is asked which part it would take."""
         if t not in self._parts:
-            self._parts[t] = t._operation.every(_Asked(), t._array, *t._arrays, **t._options)
+            record = record_of(t)
+            self._parts[t] = times_rates(
+                _Asked(), record.operation, array_of(t), record.values, record.options, range(len(record.inputs))
+            )
         return self._parts[t][i]
 
     def _moved(self, t: Tensor, i: int, mine: Array | None) -> Array | None:
         """Which entries of the copy t come from the marked ones of its input i; None: all do."""
-        if t._operation in JOINS:
+        record = record_of(t)
+        if record.operation in JOINS:
             moved = np.zeros(t.shape, bool)
             moved[self._part(t, i)] = True if mine is None else mine
             return moved
-        return None if mine is None else t._operation.forward(mine, **t._options)
+        return None if mine is None else record.operation.forward(mine, **record.options)
 
     def _goes_into(self, t: Tensor) -> str | None:
         """The name of t, or of the one tensor made from it that has a name."""
@@ -299,6 +298,25 @@ class Ledger:
         return name
 
 
+@dataclass(eq=False)
+class _Followed:
+    """A tensor whose uses are looked for, or a copy of some of its entries.
+
+    `mine` marks the entries that are followed (None: all); `copies` are made by the operations that only move values
+    about, by operation and argument.
+    """
+
+    x: Tensor
+    mine: Array | None
+    copies: dict[tuple[Tensor, int], _Followed] = field(default_factory=dict)
+    uses: list[Use] = field(default_factory=list)
+
+
+def _moves(record: Record) -> bool:
+    """Whether an operation only moves values about, so that what reads its result is the use."""
+    return record.operation in JOINS or (record.operation.view and len(record.inputs) == 1)
+
+
 class _Asked:
     """In the place of a gradient: gives back the index of the part that it is asked for."""
 
@@ -306,8 +324,9 @@ class _Asked:
         return index
 
 
-def _contribution(t: Tensor, i: int, x: Tensor, values: Sequence[Any], g: Array) -> Array:
-    return whole(t._operation.rules[i](g, t._array, *values, **t._options), x, t)
+def _contribution(t: Tensor, record: Record, i: int, g: Array) -> Array:
+    (c,) = times_rates(g, record.operation, array_of(t), record.values, record.options, [i])
+    return whole(c, record.inputs[i], t)
 
 
 def _first(c: Array, g: Array) -> Array:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..engine.backward import Crosses, sweep
-from ..engine.recording import primitive
+from ..engine.backward import Crosses, sweep, times_rates
+from ..engine.ops import TABLE, divide, negative, sign, softmax, sum
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, record_of
 from .ledger import Uses
 
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "softmax", "square")
-# The two ways of getting an activation's rate wrong.
-_forgotten = primitive(lambda x: x, lambda g, y, x: g, name="forgotten")
-_value = primitive(lambda x: x, lambda g, y, x: g * y, name="value")
+# Operations whose slope people forget: of one input, entry by entry, with a slope that depends on where one is.
+ACTIVATIONS = {
+    row.operation for row in TABLE if row.operation.elementwise and len(row.operation.rules) == 1
+} - {negative, sign} | {softmax}  # fmt: skip
 
 
 def of_uses(uses: Uses, gradient: Array) -> Iterator[tuple[str, Array]]:
@@ -42,10 +42,11 @@ def of_averages(order: Sequence[Tensor], gradient: Array) -> Iterator[tuple[str,
     """A sum taken for the mean, and the other way round, for every mean and sum on the tape."""
     means, sums = set(), set()
     for t in order:
-        if t.operation == "divide" and 1 not in t._needs and np.size(t._arrays[1]) == 1:
-            means.add(float(np.asarray(t._arrays[1]).reshape(-1)[0]))
-        elif t.operation == "sum" and t.size:
-            sums.add(t._arrays[0].size / t.size)
+        record = record_of(t)
+        if record.operation is divide and 1 not in record.needs and np.size(record.values[1]) == 1:
+            means.add(float(np.asarray(record.values[1]).reshape(-1)[0]))
+        elif record.operation is sum and t.size:
+            sums.add(record.values[0].size / t.size)
     for n in sorted(means - {0.0, 1.0}):
         yield f"it is the gradient of the sum, not of the mean over {n:g}", gradient * n
     for n in sorted(sums - {0.0, 1.0}):
@@ -56,29 +57,16 @@ def of_slopes(
     order: Sequence[Tensor], seeds: Mapping[Tensor, Any], crosses: Crosses, w: Tensor
 ) -> Iterator[tuple[str, Array]]:
     """The flow once more, with the slope of one kind of activation left out, or its value taken in its place."""
-    for name in ACTIVATIONS:
-        if any(t.operation == name for t in order):
-            yield f"the slope of {name} was forgotten", _with(order, seeds, crosses, w, name, _forgotten)
-            if name in ("tanh", "sigmoid"):
-                yield f"the value of {name} was taken for its slope", _with(order, seeds, crosses, w, name, _value)
 
+    def with_rate(activation: Any, wrong: Callable[[Any, Any], Any]) -> Array:
+        def rates(g: Any, operation: Any, y: Any, *further: Any) -> list[Any]:
+            return [wrong(g, y)] if operation is activation else times_rates(g, operation, y, *further)
 
-def _with(
-    order: Sequence[Tensor], seeds: Mapping[Tensor, Any], crosses: Crosses, w: Tensor, name: str, other: Any
-) -> Array:
-    """The gradient of w on a copy of the tape where every operation of this name has the rates of another."""
-    copies: dict[Tensor, Tensor] = {}
-    original: dict[Tensor, Tensor] = {}
-    for t in order:
-        copy = Tensor.__new__(Tensor)._become_leaf(t._array, t.name)
-        copy._operation = other if t.operation == name else t._operation
-        copy._inputs = tuple(copies.get(x, x) if isinstance(x, Tensor) else x for x in t._inputs)
-        copy._arrays, copy._options, copy._needs = t._arrays, {} if t.operation == name else t._options, t._needs
-        copies[t], original[copy] = copy, t
-    arrived = sweep(
-        list(copies.values()),
-        {copies.get(y, y): g for y, g in seeds.items()},
-        None if crosses is None else lambda t, i: crosses(original[t], i),
-    )
-    g = arrived.get(copies.get(w, w))
-    return np.zeros(w.shape, w.dtype) if g is None else np.asarray(g)
+        g = sweep(list(order), dict(seeds), crosses, rates=rates).get(w)
+        return np.zeros(w.shape, w.dtype) if g is None else np.asarray(g)
+
+    for operation in dict.fromkeys(record_of(t).operation for t in order):
+        if operation in ACTIVATIONS:
+            name = operation.__name__
+            yield f"the slope of {name} was forgotten", with_rate(operation, lambda g, y: g)
+            yield f"the value of {name} was taken for its slope", with_rate(operation, lambda g, y: g * y)

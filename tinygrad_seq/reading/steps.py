@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine.backward import Crosses
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, record_of
 from .ledger import contributions, unwritable, whole
 from .table import number
 
@@ -51,24 +51,25 @@ def walk(order: Sequence[Tensor], arrived: Mapping[Tensor, Any], crosses: Crosse
         if g is None:
             continue
         g = unwritable(g)
-        needs = [i for i in t._needs if crosses is None or crosses(t, i)]
+        record = record_of(t)
+        needs = [i for i in record.needs if crosses is None or crosses(t, i)]
         sent = []
         for i, c in zip(needs, contributions(t, g, needs), strict=True):
-            c = unwritable(whole(c, t._inputs[i], t))
-            sent.append(Sent(t._inputs[i], i, rate_in_words(t, i), _factor(t, i, g, c), c))
-        yield Visit(t, t._operation.__name__, t.step, g, tuple(sent))
+            c = unwritable(whole(c, record.inputs[i], t))
+            sent.append(Sent(record.inputs[i], i, rate_in_words(t, i), _factor(t, i, g, c), c))
+        yield Visit(t, record.operation.__name__, t.step, g, tuple(sent))
 
 
 def rate_in_words(t: Tensor, i: int) -> str:
     """What the operation that made t multiplies by to give its input i; x is the input, y the result."""
-    operation = t._operation
+    operation = record_of(t).operation
     words = operation.rate or (f"the rate of {operation.__name__}",)
     return str(words[min(i, len(words) - 1)])
 
 
 def _factor(t: Tensor, i: int, g: Array, c: Array) -> float:
     if g.size == c.size == 1:
-        rate = whole(contributions(t, np.ones_like(g), [i])[0], t._inputs[i], t)
+        rate = whole(contributions(t, np.ones_like(g), [i])[0], record_of(t).inputs[i], t)
         return float(np.asarray(rate).reshape(-1)[0])
     length = float(np.linalg.norm(g))
     return float(np.linalg.norm(c)) / length if length else 0.0

@@ -5,7 +5,6 @@ A reading is pure: it changes no `grad`, releases nothing, and can be repeated w
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain as chained
@@ -17,9 +16,9 @@ import numpy as np
 
 from ..engine.backward import collect, on_tape, seeded, sweep
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of, record_of
 from . import mistakes
-from .chain import chain
+from .chain import chain, place_after
 from .ledger import Entry, Ledger, Readers, Uses, contributions, digits, heading, look, readers, unwritable, whole
 from .steps import Visit, shown, walk
 from .table import Matrix, Table, aligned
@@ -54,8 +53,8 @@ class Tape(Sequence[Tensor]):
         seeded(results, [0] * len(results) if len(results) > 1 else 0)
         self.results = results
         self._order = collect(results)
-        inputs = (x for t in self._order for x in t._inputs if isinstance(x, Tensor))
-        self.leaves = list(dict.fromkeys(x for x in (*inputs, *results) if x._operation is None))
+        inputs = (x for t in self._order for x in record_of(t).inputs if isinstance(x, Tensor))
+        self.leaves = list(dict.fromkeys(x for x in (*inputs, *results) if x.operation is None))
         self._members = {*self._order, *self.leaves}
 
     def __len__(self) -> int:
@@ -88,18 +87,19 @@ class Tape(Sequence[Tensor]):
         rows = []
         for k, t in enumerate(self.recorded(), start=1):
             step = "" if t.step is None else f"step {t.step}"
-            rows.append((str(k), step, self.written(t), _value(t._array)))
+            rows.append((str(k), step, self.written(t), _value(array_of(t))))
         return aligned(rows)
 
     def written(self, t: Tensor) -> str:
         """An operation as an equation: h = multiply(w, h)."""
-        inputs = ", ".join(self.called(x) if isinstance(x, Tensor) else _value(np.asarray(x)) for x in t._inputs)
-        options = "".join(f", {key}={_option(value)}" for key, value in t._options.items())
+        record = record_of(t)
+        inputs = ", ".join(self.called(x) if isinstance(x, Tensor) else _value(np.asarray(x)) for x in record.inputs)
+        options = "".join(f", {key}={_option(value)}" for key, value in record.options.items())
         return f"{self.called(t)} = {t.operation}({inputs}{options})"
 
     def called(self, x: Tensor) -> str:
         """How the prints call a tensor: by its name, else by its place on the tape, else by its value."""
-        return x.name or (f"%{self._place[x]}" if x in self._place else _value(x._array))
+        return x.name or (f"%{self._place[x]}" if x in self._place else _value(array_of(x)))
 
     @cached_property
     def _place(self) -> dict[Tensor, int]:
@@ -232,7 +232,7 @@ class Flow:
         arrived = sweep(
             self.tape.recorded(),
             dict(self._seeds),
-            lambda t, i: self._may_cross(t, i) and not _apart(t, t._inputs[i], before),
+            lambda t, i: self._may_cross(t, i) and not _apart(t, record_of(t).inputs[i], before),
         )
         return np.asarray(arrived.get(x, np.zeros(x.shape, x.dtype)))
 
@@ -246,7 +246,7 @@ class Flow:
         return tuple(boundary)
 
     def _may_cross(self, t: Tensor, i: int) -> bool:
-        x = t._inputs[i]
+        x = record_of(t).inputs[i]
         held = x in self.holding or t in self.holding  # the latter where a result is held
         return not held and not any(_apart(t, x, before) for before, _ in self.cut)
 
@@ -270,13 +270,13 @@ class Flow:
     def _states(self, name: str) -> tuple[Tensor | None, list[Tensor]]:
         """The start of a state, if it has the same name, and the state at each step, in the order of recording."""
         found = sorted(self.tape.find(name), key=attrgetter("_number"))
-        states = [x for x in found if x.step is not None and x.requires_grad and x._operation is not None]
+        states = [x for x in found if x.step is not None and x.requires_grad and x.operation is not None]
         if not states:
             raise ValueError(f"{name!r} was computed at no step of this tape: label the steps with tg.step(t)")
         if len({x.step for x in states}) < len(states):
             scopes = sorted({f"{x.scope}.{x.name}" for x in states})
             raise ValueError(f"several tensors at a step are named {name!r}; say which with a scope: {scopes}")
-        starts = [x for x in found if x.step is None and x._number < states[0]._number]
+        starts = [x for x in found if x.step is None and _number(x) < _number(states[0])]
         return starts[-1] if starts else None, states
 
     def _name(self, x: Tensor) -> str:
@@ -340,15 +340,16 @@ class Flow:
         self._boundary((before, after))
         credit: dict[Tensor, Array] = {}
         for t in reversed(self.tape.recorded()):
-            places = [i for i in t._needs if _apart(t, t._inputs[i], before)]
+            record = record_of(t)
+            places = [i for i in record.needs if _apart(t, record.inputs[i], before)]
             places = [i for i in places if self._crosses is None or self._crosses(t, i)]
             if not places or t not in self._arrived:
                 continue
             for i, c in zip(places, contributions(t, self._arrived[t], places), strict=True):
-                x = t._inputs[i]
+                x = record_of(t).inputs[i]
                 sent = np.array(whole(c, x, t))
                 credit[x] = credit[x] + sent if x in credit else sent
-        return {x: credit[x] for x in sorted(credit, key=attrgetter("_number"))}
+        return {x: credit[x] for x in sorted(credit, key=_number)}
 
     def table(self, state: str, parameter: Tensor | str, entry: Entry = None, precision: int | None = None) -> Table:
         """Step by step: the state before, the state, its gradient, and what the uses of a parameter there contribute.
@@ -367,8 +368,8 @@ class Flow:
             before, x = at.get(step, (None, None))
             rows.append((
                 step,
-                None if before is None else look(before._array),
-                None if x is None else look(x._array),
+                None if before is None else look(array_of(before)),
+                None if x is None else look(array_of(x)),
                 None if x is None or x not in self._arrived else look(self[x]),
                 contributed.get(step),
             ))  # fmt: skip
@@ -442,14 +443,14 @@ class Flow:
         steps = sorted({use.step for use in self.uses(w)}, key=lambda step: (step is None, step))
 
         def crosses(t: Tensor, i: int) -> bool:
-            return t._inputs[i] not in ends and (self._crosses is None or self._crosses(t, i))
+            return record_of(t).inputs[i] not in ends and (self._crosses is None or self._crosses(t, i))
 
         matrix, total = np.zeros((len(sources), len(steps))), np.zeros(w.shape, w.dtype)
         for row, y in zip(matrix, sources, strict=True):
             if y not in self._arrived:
                 continue
             seeds = {y: self._arrived[y]}
-            behind = order[: bisect_right(order, y._number, key=attrgetter("_number"))]
+            behind = order[: place_after(order, y)]
             uses = Ledger(self.tape._readers, sweep(behind, dict(seeds), crosses), seeds, crosses).uses(w)
             contributed, subtotal = uses.totals(attrgetter("step"), partial(look, entry=entry))
             total = total + subtotal
@@ -512,7 +513,7 @@ class Flow:
         only the first use was counted
         """
         w = self._tensor(x)
-        gradient, claim = self[w], np.asarray(claimed._array if isinstance(claimed, Tensor) else claimed)
+        gradient, claim = self[w], np.asarray(array_of(claimed))
         if claim.shape != gradient.shape:
             raise ValueError(
                 f"{w.label()} and its gradient have shape {gradient.shape}, the claimed one has {claim.shape}: where "
@@ -540,9 +541,14 @@ class Flow:
         return [said for said, wrong in candidates if fits(wrong)]
 
 
+def _number(x: Tensor) -> int:
+    """Its place in the order of recording; 0 for a leaf."""
+    return 0 if x.record is None else x.record.number
+
+
 def _apart(t: Tensor, x: Tensor, before: int) -> bool:
     """Whether a boundary lies between the steps that two tensors belong to."""
-    here, there = t._where.step, x._where.step
+    here, there = t.step, x.step
     return here is not None and there is not None and (here > before) != (there > before)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ..engine.backward import fitted, times_rates
 from ..engine.recording import Part
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Record, Tensor, array_of, record_of
 from .table import Matrix
 
 # A tensor on a tape, and the entries of it that are meant: all, or one step of a sequence.
@@ -32,49 +32,21 @@ def who_sees_whom(order: Sequence[Tensor], outputs: Sequence[Place], inputs: Seq
     The walk carries patterns: at a tensor, which entries are asked about, and for which outputs. An input's entry is
     reached if the operation's local rate sends it anything from the marked entries of the result, with every float
     replaced by one generic number. So patterns depend on the graph, on indices and on masks, and not on the values
-    that happened to be computed. What different outputs ask in the same way is asked once.
+    that happened to be computed. Outputs that ask about the same entries are asked about once.
     """
-    rng = np.random.default_rng(0)
-    weights: dict[tuple[int, ...], Array] = {}  # no two equal, so that they do not cancel in a rate with differences
-    generic: dict[tuple[tuple[int, ...], Any], Array] = {}
-
-    def taken(a: Any) -> Any:
-        if isinstance(a, (int, float)) and not isinstance(a, bool):
-            return GENERIC  # a bound that all entries happen to lie beyond would hide them
-        if not isinstance(a, np.ndarray) or a.dtype.kind != "f":
-            return a
-        if (a.shape, a.dtype) not in generic:
-            generic[a.shape, a.dtype] = np.full(a.shape, GENERIC, a.dtype)
-        return generic[a.shape, a.dtype]
-
-    leading = {x for x, _ in inputs}
-    for t in order:
-        if any(t._inputs[i] in leading for i in t._needs):
-            leading.add(t)
     asked: dict[Tensor, Patterns] = {}
     for k, (y, index) in enumerate(outputs):
         pattern = np.zeros(y.shape, bool)
         pattern[index] = True
         _ask(asked.setdefault(y, {}), pattern, 1 << k)
+    leading = _leading_from(order, {x for x, _ in inputs})
+    reach = _Reach()
     for t in reversed(order):
-        places = [i for i in t._needs if t._inputs[i] in leading]
-        if t not in asked or not places:
-            continue
-        if t.shape not in weights:
-            weights[t.shape] = rng.uniform(0.5, 1.5, t.shape)
-        y, values = taken(t._array), [taken(a) for a in t._arrays]
-        for pattern, bits in _merged(asked[t], len(outputs)).values():
-            with np.errstate(all="ignore"):  # the generic number may lie outside a function's domain: nan is a mark
-                g = np.where(pattern, weights[t.shape], 0.0)
-                sent = times_rates(g, t._operation, y, values, t._options, places)
-            for i, c in zip(places, sent, strict=True):
-                x = t._inputs[i]
-                if type(c) is Part:
-                    reached = np.zeros(x.shape, bool)
-                    reached[c.index] = np.asarray(c.value) != 0
-                else:
-                    reached = fitted(np.asarray(c), x, t) != 0
-                if reached.any():
+        record = record_of(t)
+        places = [i for i in record.needs if record.inputs[i] in leading]
+        if t in asked and places:
+            for pattern, bits in _merged(asked[t], len(outputs)).values():
+                for x, reached in reach.of(t, record, pattern, places):
                     _ask(asked.setdefault(x, {}), reached, bits)
     seen = np.zeros((len(outputs), len(inputs)), bool)
     for column, (x, index) in zip(seen.T, inputs, strict=True):
@@ -83,6 +55,58 @@ def who_sees_whom(order: Sequence[Tensor], outputs: Sequence[Place], inputs: Seq
                 column |= [bool(bits >> k & 1) for k in range(len(outputs))]
     title = "Who sees whom: ● where the row can depend on the column"
     return Matrix(seen, map(called, outputs), map(called, inputs), title)
+
+
+def _leading_from(order: Sequence[Tensor], sources: set[Tensor]) -> set[Tensor]:
+    """The sources, and all that depends on them through differentiable edges."""
+    found = set(sources)
+    for t in order:
+        record = record_of(t)
+        if any(record.inputs[i] in found for i in record.needs):
+            found.add(t)
+    return found
+
+
+class _Reach:
+    """Which entries of its inputs an operation sends anything to, from marked entries of its result."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(0)
+        self._weights: dict[tuple[int, ...], Array] = {}
+        self._generic: dict[tuple[tuple[int, ...], Any], Array] = {}
+
+    def of(self, t: Tensor, record: Record, pattern: Array, places: Sequence[int]) -> Iterator[tuple[Tensor, Array]]:
+        """Each input at these places of which some entry is reached, with the entries that are."""
+        y, values = self._taken(array_of(t)), [self._taken(value) for value in record.values]
+        g = np.where(pattern, self._unequal(t.shape), 0.0)
+        with np.errstate(all="ignore"):  # the generic number may lie outside a function's domain: nan is a mark
+            sent = times_rates(g, record.operation, y, values, record.options, places)
+        for i, c in zip(places, sent, strict=True):
+            x = record.inputs[i]
+            if type(c) is Part:
+                reached = np.zeros(x.shape, bool)
+                reached[c.index] = np.asarray(c.value) != 0
+            else:
+                reached = fitted(np.asarray(c), x, t) != 0
+            if reached.any():
+                yield x, reached
+
+    def _unequal(self, shape: tuple[int, ...]) -> Array:
+        """Weights of which no two are equal, so that they do not cancel in a rate with differences."""
+        if shape not in self._weights:
+            self._weights[shape] = self._rng.uniform(0.5, 1.5, shape)
+        return self._weights[shape]
+
+    def _taken(self, value: Any) -> Any:
+        """What a value is taken to be: the generic number for every float, what it is for anything else."""
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return GENERIC  # a bound that all entries happen to lie beyond would hide them
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+            return value
+        key = value.shape, value.dtype
+        if key not in self._generic:
+            self._generic[key] = np.full(value.shape, GENERIC, value.dtype)
+        return self._generic[key]
 
 
 def _ask(patterns: Patterns, pattern: Array, bits: int) -> None:

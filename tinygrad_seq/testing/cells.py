@@ -24,7 +24,7 @@ except ImportError:
 
 from ..engine.backward import grad
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of, rebind
 from ..engine.tree import leaves, map_state
 from ..nn.module import Module
 from ..nn.unrolling import detach, unroll
@@ -165,7 +165,7 @@ def _factory(cell: Any, width: int | None) -> Callable[[int, int, np.random.Gene
         if not hasattr(made, "initial_state") or not callable(made):
             raise TypeError(f"the factory gave {type(made).__name__}, which lacks initial_state or __call__")
         for x in parameters_of(made):  # zero biases and orthogonal matrices hide mistakes
-            x.data = (x._array + 0.3 * rng.standard_normal(x.shape)).astype(x.dtype)
+            x.data = (array_of(x) + 0.3 * rng.standard_normal(x.shape)).astype(x.dtype)
         return made, m
 
     return make
@@ -192,7 +192,7 @@ class Example:
         rng = np.random.default_rng(seed)
         T, B, _ = self.xs.shape
         start = self.cell.initial_state((B,))
-        self.state = map_state(lambda x: (x._array + rng.uniform(-0.9, 0.9, x.shape)).astype(x.dtype), start)
+        self.state = map_state(lambda x: (array_of(x) + rng.uniform(-0.9, 0.9, x.shape)).astype(x.dtype), start)
         h, _ = self.cell(Tensor(self.xs[0]), self.tensors())
         self.weights = rng.choice((-1.0, 1.0), (T, *h.shape)) * rng.uniform(0.5, 1.5, (T, *h.shape))
         self.last_weights = map_state(lambda x: rng.uniform(-1, 1, x.shape), self.state)
@@ -211,11 +211,11 @@ class Example:
         """Outputs and final state, weighed; of some steps or rows alone."""
         total = (outputs * self.weights[steps, rows]).sum()
         for x, weights in zip(leaves(state), leaves(map_state(lambda w: Tensor(w), self.last_weights)), strict=True):
-            total = total + (x * weights._array[rows]).sum()
+            total = total + (x * array_of(weights)[rows]).sum()
         return total
 
     def differ(self, mine: Any, right: Any) -> bool:
-        a, b = (np.asarray(x._array if isinstance(x, Tensor) else x) for x in (mine, right))
+        a, b = (np.asarray(array_of(x)) for x in (mine, right))
         if a.shape != b.shape:
             return True
         return not np.allclose(a, b, rtol=self.tolerance, atol=self.tolerance * np.abs(b).max(initial=0))
@@ -224,7 +224,7 @@ class Example:
         """Raise where two tensors, arrays or states differ by more than rounding."""
         for a, b in zip(leaves(mine), leaves(right), strict=True):
             if self.differ(a, b):
-                raise BrokenLawError(law, f"{what}\n{_differences(a._array, b._array)}")
+                raise BrokenLawError(law, f"{what}\n{_differences(array_of(a), array_of(b))}")
 
     def gradients(self, loss: Tensor, xs: list[Tensor]) -> list[Array]:
         return list(grad(loss, xs)) if loss.requires_grad else [np.zeros(x.shape) for x in xs]
@@ -317,7 +317,7 @@ def carrying(e: Example) -> None:
     outputs, last = unroll(e.cell, e.xs, e.tensors())
     first, state = unroll(e.cell, e.xs[: e.k], e.tensors())
     second, end = unroll(e.cell, e.xs[e.k :], state)
-    joined = np.concatenate([first._array, second._array])
+    joined = np.concatenate([array_of(first), array_of(second)])
     what = f"{len(e.xs)} steps are not {e.k} steps and then the rest with the state carried over"
     e.compare("carrying", what, joined, outputs)
     e.compare("carrying", f"{what}: the final state", end, last)
@@ -335,10 +335,10 @@ def units(e: Example) -> None:
     def moved(x: Array) -> Any:
         return x[..., places.get(x.shape[-1], slice(None))]
 
-    expected, end = moved(outputs._array), map_state(lambda x: moved(x._array), last)
+    expected, end = moved(array_of(outputs)), map_state(lambda x: moved(array_of(x)), last)
     axes = [(x, axis) for x in e.parameters for axis in range(x.ndim)]
     ways = [list(_ways(x.shape[axis], axis == x.ndim - 1, m, places)) for x, axis in axes]
-    kept = {x: x._array for x in e.parameters}
+    kept = {x: array_of(x) for x in e.parameters}
     nearest: Any = None
     try:
         for way in islice(product(*ways), 200):
@@ -346,15 +346,15 @@ def units(e: Example) -> None:
             for (x, axis), order in zip(axes, way, strict=True):
                 arrays[x] = np.take(arrays[x], order, axis)
             for x, array in arrays.items():
-                x._array = array
+                rebind(x, array)
             mine, mine_end = unroll(e.cell, e.xs, e.tensors(map_state(moved, e.state)))
             pairs = [(mine, expected), *zip(leaves(mine_end), leaves(end), strict=True)]
             if not any(e.differ(a, b) for a, b in pairs):
                 return
-            nearest = nearest or (mine._array, expected)
+            nearest = nearest or (array_of(mine), expected)
     finally:
         for x, array in kept.items():
-            x._array = array
+            rebind(x, array)
     raise BrokenLawError(
         "units",
         "hidden units permuted, in weights and state, do not permute the outputs: a unit is told from the others, or "
@@ -389,7 +389,7 @@ def padding(e: Example) -> None:
     for garbage, reverse in ((1e6, False), (np.nan, True)):
         xs = Tensor(np.where(padded[..., None], garbage, e.xs).astype(e.xs.dtype), requires_grad=True)
         outputs, last = unroll(e.cell, xs, e.tensors(), e.lengths, reverse)
-        if outputs._array[padded].any():
+        if array_of(outputs)[padded].any():
             raise BrokenLawError("padding", "outputs at padding are not 0")
         mine = e.gradients(e.loss(outputs, last), [xs, *e.parameters])
         if mine[0][padded].any():
@@ -404,8 +404,8 @@ def padding(e: Example) -> None:
             what = (
                 f"row {b} of length {n}, padded to {T}, is not what it is alone{' (read backward)' if reverse else ''}"
             )
-            e.compare("padding", what, outputs._array[:n, row], short)
-            e.compare("padding", f"{what}: final state", map_state(lambda x, row=row: x._array[row], last), end)
+            e.compare("padding", what, array_of(outputs)[:n, row], short)
+            e.compare("padding", f"{what}: final state", map_state(lambda x, row=row: array_of(x)[row], last), end)
             first, *others = e.gradients(e.loss(short, end, slice(n), row), [alone, *e.parameters])
             right[0][:n, row] = first
             right[1:] = [one + other for one, other in zip(right[1:], others, strict=True)]
@@ -424,7 +424,9 @@ def rows(e: Example) -> None:
             lambda x, others=others: np.where(others.reshape(-1, *(1,) * (x.ndim - 1)), 0.5 - x, x), e.state
         )
         again, _ = unroll(e.cell, changed.astype(e.xs.dtype), e.tensors(map_state(lambda x: x, moved)))
-        e.compare("rows", f"the outputs of row {b} depend on the other rows", again._array[:, b], outputs._array[:, b])
+        e.compare(
+            "rows", f"the outputs of row {b} depend on the other rows", array_of(again)[:, b], array_of(outputs)[:, b]
+        )
         wanted = [xs, *leaves(state)]
         seed = (outputs[:, b] * e.weights[:, b]).sum()
         for x, g in zip(wanted, e.gradients(seed, wanted), strict=True):
@@ -437,7 +439,10 @@ def reversal(e: Example) -> None:
     outputs, last = unroll(e.cell, e.xs, e.tensors())
     backward, end = unroll(e.cell, e.xs[::-1], e.tensors(), reverse=True)
     e.compare(
-        "reversal", "reversed and read from its end, the sequence gives other outputs", backward._array[::-1], outputs
+        "reversal",
+        "reversed and read from its end, the sequence gives other outputs",
+        array_of(backward)[::-1],
+        outputs,
     )
     e.compare("reversal", "reversed and read from its end, the sequence ends in another state", end, last)
     turned = e.xs.copy()
@@ -447,7 +452,10 @@ def reversal(e: Example) -> None:
     backward, _ = unroll(e.cell, turned, e.tensors(), e.lengths, reverse=True)
     for b, n in enumerate(e.lengths.tolist()):
         e.compare(
-            "reversal", f"row {b}, reversed within its length", backward._array[:n, b][::-1], outputs._array[:n, b]
+            "reversal",
+            f"row {b}, reversed within its length",
+            array_of(backward)[:n, b][::-1],
+            array_of(outputs)[:n, b],
         )
 
 
@@ -460,7 +468,7 @@ def saving(e: Example) -> None:
     copy.load_state_dict(kept)
     if copy is not e.cell:
         for x in parameters_of(copy):
-            x.data = x._array + 1
+            x.data = array_of(x) + 1
         copy.load_state_dict(kept)
     again, end = unroll(copy, e.xs, e.tensors())
     e.compare("saving", "load_state_dict(state_dict()) gives other outputs", again, outputs)
@@ -473,9 +481,9 @@ def saving(e: Example) -> None:
         end = loaded
     exact = zip(leaves(unroll(copy, e.xs, end)), leaves(unroll(e.cell, e.xs, last)), strict=True)
     for a, b in exact:
-        if not np.array_equal(a._array, b._array):
+        if not np.array_equal(array_of(a), array_of(b)):
             raise BrokenLawError(
-                "saving", f"what was loaded goes on with other numbers\n{_differences(a._array, b._array)}"
+                "saving", f"what was loaded goes on with other numbers\n{_differences(array_of(a), array_of(b))}"
             )
 
 
@@ -484,11 +492,11 @@ def replaying(e: Example) -> None:
     for _ in range(2):
         again = list(leaves(unroll(e.cell, e.xs, e.tensors())))
         for a, b in zip(again, leaves((outputs, last)), strict=True):
-            if not np.array_equal(a._array, b._array, equal_nan=True):
+            if not np.array_equal(array_of(a), array_of(b), equal_nan=True):
                 raise BrokenLawError(
                     "replay",
                     "the same sequence from the same state gives other numbers: the cell remembers something, or draws "
-                    f"random numbers\n{_differences(a._array, b._array)}",
+                    f"random numbers\n{_differences(array_of(a), array_of(b))}",
                 )
     if not e.parameters:
         return
@@ -500,7 +508,7 @@ def replaying(e: Example) -> None:
             for x in e.parameters:
                 x.grad = None
             played = step(xs, e.state)
-            if not np.array_equal(played._array, loss._array):
+            if not np.array_equal(array_of(played), array_of(loss)):
                 raise BrokenLawError("replay", f"tg.replay: loss {float(played)!r} instead of {float(loss)!r}")
             for x, g in zip(e.parameters, e.gradients(loss, e.parameters), strict=True):
                 if x.grad is None or not np.array_equal(x.grad, g):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import array_of
 from ..reading.tape import Flow
 from .mistakes import fitting
 
@@ -82,4 +82,4 @@ def compare(name: str, mine: Any, reference: Any = None, flow: Flow | None = Non
 
 
 def _array(x: Any) -> Array:
-    return np.asarray(x._array if isinstance(x, Tensor) else x)
+    return np.asarray(array_of(x))

@@ -18,7 +18,7 @@ import numpy as np
 from ..engine.arguments import generator
 from ..engine.recording import enable_grad, no_grad
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of
 from .measuring import STEP, Function, Slope, central_slopes, complex_slope, entry, kink
 from .mistakes import explain
 
@@ -188,7 +188,7 @@ def check_grads(
 
 
 def _floats(x: Any, i: int) -> Array:
-    array = np.array(x._array if isinstance(x, Tensor) else x)
+    array = np.array(array_of(x))
     if array.dtype.kind != "f":
         raise TypeError(
             f"check_grads needs floating-point inputs, and input {i} has dtype {array.dtype}: there is nothing to "
@@ -216,7 +216,7 @@ def _aside(function: Function, rng: np.random.Generator) -> Iterator[list[Array]
         moved.append((a + shift).astype(a.dtype) if hides(a) else a)
     with np.errstate(all="ignore"), no_grad(), function.at(moved) as variables:
         try:
-            finite = all(np.isfinite(y._array).all() for y in function(variables))
+            finite = all(np.isfinite(array_of(y)).all() for y in function(variables))
         except (ValueError, IndexError, ArithmeticError):  # the function takes such data only
             finite = False
     if finite:
@@ -238,7 +238,7 @@ def _slopes(function: Function, arrays: Sequence[Array]) -> Function:
         plain = function.gradients(variables, function(variables))
         recorded = slopes(*variables[:n])
     for label, a, tensor in zip(function.labels, plain, recorded, strict=True):
-        b = tensor._array
+        b = array_of(tensor)
         if not np.allclose(a, b, rtol=1e-11, atol=1e-13 * np.abs(a).max(initial=0), equal_nan=True):
             index = _largest(np.abs(a - b))
             raise WrongGradientError(
@@ -272,7 +272,7 @@ def _watched(function: Function, arrays: Sequence[Array], rng: np.random.Generat
     name = function.name
     copies = [a.copy() for a in arrays]
     with function.at([a.copy() for a in arrays]) as variables:
-        given = [x._array for x in variables]
+        given = [array_of(x) for x in variables]
         ys = function(variables)
         if not function.cotangents:
             function.draw_cotangents(ys, rng)
@@ -282,11 +282,11 @@ def _watched(function: Function, arrays: Sequence[Array], rng: np.random.Generat
         if shapes != others:
             raise NotPureError(f"{name} is not a pure function: it returned {shapes}, then {others}. {PURITY}")
         for k, (y, z) in enumerate(zip(ys, again, strict=True)):
-            if not np.array_equal(y._array, z._array, equal_nan=y.dtype.kind in "fc"):
-                index = _largest(y._array != z._array)
+            if not np.array_equal(array_of(y), array_of(z), equal_nan=y.dtype.kind in "fc"):
+                index = _largest(array_of(y) != array_of(z))
                 raise NotPureError(
                     f"{name} is not a pure function: for the same inputs it gave two results (output {k}, entry "
-                    f"{list(index)}: {y._array[index].item()!r}, then {z._array[index].item()!r}). {PURITY}"
+                    f"{list(index)}: {array_of(y)[index].item()!r}, then {array_of(z)[index].item()!r}). {PURITY}"
                 )
         try:
             gradients, repeated = (function.gradients(variables, ys) for _ in range(2))
@@ -298,7 +298,7 @@ def _watched(function: Function, arrays: Sequence[Array], rng: np.random.Generat
             )
             raise WrongGradientError(message, "all variables", (), np.nan, np.nan, []) from error
         for label, x, array, copy in zip(function.labels, variables, given, copies, strict=True):
-            if x._array is not array or not np.array_equal(array, copy, equal_nan=True):
+            if array_of(x) is not array or not np.array_equal(array, copy, equal_nan=True):
                 raise NotPureError(f"{name} changed {label} in place (forward or in a rule): work on a copy")
         for label, a, b in zip(function.labels, gradients, repeated, strict=True):
             if not np.array_equal(a, b, equal_nan=True):
@@ -319,7 +319,7 @@ def _watched(function: Function, arrays: Sequence[Array], rng: np.random.Generat
                     "NumPy scalar of higher precision takes part. Python numbers do not promote; make constants of "
                     "x.dtype"
                 )
-    return gradients, all(np.isfinite(a).all() for a in (*gradients, *(y._array for y in ys)))
+    return gradients, all(np.isfinite(a).all() for a in (*gradients, *(array_of(y) for y in ys)))
 
 
 PURITY = (

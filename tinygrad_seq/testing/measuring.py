@@ -12,7 +12,7 @@ import numpy as np
 from ..engine.backward import grad
 from ..engine.recording import no_grad
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of, rebind
 
 STEP = 1e-25  # of the complex step: its square vanishes beside 1, and nothing is subtracted
 
@@ -22,7 +22,7 @@ class Function:
 
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Array], parameters: Sequence[Tensor], name: str) -> None:
         self.f, self.parameters, self.name = f, list(parameters), name
-        self.arrays = [*inputs, *(x._array for x in parameters)]
+        self.arrays = [*inputs, *(array_of(x) for x in parameters)]
         self.labels = [f"input {i}" for i in range(len(inputs))] + [x.label() for x in parameters]
         self.cotangents: list[Array | None] = []
         self.eps = 0.0  # of the outputs' precision
@@ -32,17 +32,17 @@ class Function:
     def at(self, arrays: Sequence[Array]) -> Iterator[list[Tensor]]:
         """Leaves that hold these arrays; the parameters hold theirs for the time being. They may be complex."""
         n = len(arrays) - len(self.parameters)
-        leaves = [Tensor(a) for a in arrays[:n]]
-        for x in leaves:
-            x._requires = True
-        kept = [x._array for x in self.parameters]
+        leaves = [Tensor(np.zeros(np.shape(a)), requires_grad=True) for a in arrays[:n]]
+        for x, array in zip(leaves, arrays[:n], strict=True):
+            rebind(x, np.array(array, order="C"))  # complex ones too, which nobody else may take a gradient at
+        kept = [array_of(x) for x in self.parameters]
         try:
             for x, array in zip(self.parameters, arrays[n:], strict=True):
-                x._array = array
+                rebind(x, array)
             yield [*leaves, *self.parameters]
         finally:
             for x, array in zip(self.parameters, kept, strict=True):
-                x._array = array
+                rebind(x, array)
 
     def __call__(self, variables: Sequence[Tensor]) -> list[Tensor]:
         result = self.f(*variables[: len(variables) - len(self.parameters)])
@@ -64,12 +64,12 @@ class Function:
         with no_grad(), np.errstate(all="ignore"), warnings.catch_warnings(), self.at(arrays) as variables:
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", np.exceptions.ComplexWarning)
-            terms = [u * y._array for y, u in zip(self(variables), self.cotangents, strict=True) if u is not None]
+            terms = [u * array_of(y) for y, u in zip(self(variables), self.cotangents, strict=True) if u is not None]
             return sum(t.sum() for t in terms), float(sum(np.abs(t).sum() for t in terms))
 
     def recorded(self, ys: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
         """The outputs that were recorded, and their cotangents as seeds."""
-        live = [(y, u) for y, u in zip(ys, self.cotangents, strict=True) if u is not None and y._requires]
+        live = [(y, u) for y, u in zip(ys, self.cotangents, strict=True) if u is not None and y.requires_grad]
         seeds = [u.astype(y.dtype) if y.dtype.kind == "f" else u for y, u in live]
         return [y for y, _ in live], seeds[0] if len(seeds) == 1 else seeds
 
@@ -77,7 +77,7 @@ class Function:
         """The gradient of Σ cotangent·output for each variable, as the engine gives it."""
         live, seeds = self.recorded(ys)
         if not live:
-            return [Tensor(np.zeros_like(x._array)) if graph else np.zeros_like(x._array) for x in variables]
+            return [Tensor(np.zeros_like(array_of(x))) if graph else np.zeros_like(array_of(x)) for x in variables]
         return list(grad(live, variables, seeds, create_graph=graph))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..engine.backward import collect, seeded, sweep
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of, record_of
 from .measuring import Function, complex_slope, entry
 
 FACTORS = {
@@ -132,11 +132,11 @@ def _uses(function: Function, arrays: Sequence[Array], k: int, mine: Array) -> l
         x = variables[k]
         results, seeds = function.recorded(function(variables))
         order = collect(results)
-        edges = [(t, i) for t in order for i in t._needs if t._inputs[i] is x]
+        edges = [(t, i) for t in order for i in record_of(t).needs if record_of(t).inputs[i] is x]
         for edge in edges if len(edges) <= 100 else []:
 
             def crosses(t: Tensor, i: int, edge: tuple[Tensor, int] = edge) -> bool:
-                return t._inputs[i] is not x or (t is edge[0] and i == edge[1])
+                return record_of(t).inputs[i] is not x or (t is edge[0] and i == edge[1])
 
             alone = sweep(list(order), seeded(results, seeds), crosses)
             contributions.append((_where(edge[0]), np.asarray(alone.get(x, np.zeros(x.shape)))))
@@ -155,14 +155,14 @@ def _cuts(function: Function, arrays: Sequence[Array], k: int) -> list[str]:
     for values in (arrays, moved):
         with function.at(values) as variables:
             results, _ = function.recorded(function(variables))
-            tapes.append([(t, t._inputs, t._arrays) for t in collect(results)])
+            tapes.append([(t, record_of(t)) for t in collect(results)])  # read while the leaves hold these values
     one, other = tapes
     if not one:
         return ["the result is a constant: it was computed from .data, from .detach() or under no_grad"]
-    for (t, inputs, before), (_, _, after) in zip(one, other, strict=False):
-        for i, x in enumerate(inputs):
-            a, b = np.asarray(before[i]), np.asarray(after[i])
-            if i not in t._needs and a.dtype.kind == "f" and a.shape == b.shape and not np.array_equal(a, b):
+    for (t, record), (_, after) in zip(one, other, strict=False):
+        for i, x in enumerate(record.inputs):
+            a, b = np.asarray(record.values[i]), np.asarray(after.values[i])
+            if i not in record.needs and a.dtype.kind == "f" and a.shape == b.shape and not np.array_equal(a, b):
                 what = x.label() if isinstance(x, Tensor) else "an array"
                 return [
                     f"credit is cut: {what}, an input of {_where(t)}, is a constant on the tape, yet it changes with "
@@ -173,7 +173,7 @@ def _cuts(function: Function, arrays: Sequence[Array], k: int) -> list[str]:
 
 def _slope_or_value(function: Function, arrays: Sequence[Array], k: int, mine: Array) -> list[str]:
     with function.at(arrays) as variables:
-        ys = [(y._array, u) for y, u in zip(function(variables), function.cotangents, strict=True) if u is not None]
+        ys = [(array_of(y), u) for y, u in zip(function(variables), function.cotangents, strict=True) if u is not None]
     if len(ys) != 1 or ys[0][0].shape != mine.shape:
         return []
     y, u = ys[0]

@@ -11,7 +11,7 @@ from ..engine.arguments import generator
 from ..engine.backward import grad
 from ..engine.recording import Part
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of
 from .gradients import Checked, WrongGradientError, check_grads
 
 
@@ -51,7 +51,7 @@ def check_primitive(
             "own: check_grads is for functions"
         )
     rng = generator(0 if rng is None else rng)
-    given = [np.array(x._array if isinstance(x, Tensor) else x) for x in inputs] or _examples(operation, rng, options)
+    given = [np.array(array_of(x)) for x in inputs] or _examples(operation, rng, options)
     checked = [_check(operation, given, options, order, rng, kinks)]
     variants = _variants(operation, given, options) if broadcast else ()
     checked += [_check(operation, arrays, options, 1, rng, kinks) for arrays in variants]
