@@ -18,6 +18,7 @@ from .recording import Part, enable_grad
 from .tensor import CONTEXT, Tensor
 from .tree import accumulate
 
+Arrived = dict[Tensor, Any]  # what has arrived at each tensor so far
 Crosses = Callable[[Tensor, int], bool] | None
 
 
@@ -49,12 +50,8 @@ def times_rates(
 
 
 def sweep(
-    order: list[Tensor],
-    arrived: dict[Tensor, Any],
-    crosses: Crosses = None,
-    release: bool = False,
-    rates: Any = times_rates,
-) -> dict[Tensor, Any]:
+    order: list[Tensor], arrived: Arrived, crosses: Crosses = None, release: bool = False, rates: Any = times_rates
+) -> Arrived:
     """Walk a tape backward on arrays (emptying the list) and return what arrived at each tensor; with `release`, at
     the leaves.
 
@@ -94,7 +91,7 @@ def sweep(
     return arrived
 
 
-def sweep_recorded(order: list[Tensor], arrived: dict[Tensor, Any], crosses: Crosses = None) -> dict[Tensor, Any]:
+def sweep_recorded(order: list[Tensor], arrived: Arrived, crosses: Crosses = None) -> Arrived:
     """The same pass on tensors, itself recorded, so that its gradients can be differentiated again.
 
     It adds in the same order and layout as `sweep`, bit for bit. Parts wait until something needs their sum. The
@@ -134,7 +131,7 @@ def sweep_recorded(order: list[Tensor], arrived: dict[Tensor, Any], crosses: Cro
     return arrived
 
 
-def add_part(part: Part, x: Tensor, arrived: dict[Tensor, Any], own: dict[Tensor, bool]) -> None:
+def add_part(part: Part, x: Tensor, arrived: Arrived, own: dict[Tensor, bool]) -> None:
     """Add a contribution to one place of x, into a buffer of our own that began as zeros."""
     if not own.get(x):
         zeros = np.zeros(x.shape, x.dtype)
@@ -173,12 +170,12 @@ def fitted(c: Any, x: Tensor, t: Tensor) -> Any:
     return c
 
 
-def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> dict[Tensor, Any]:
+def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> Arrived:
     """The gradient that each result starts with: 1 for a scalar, else a seed of its shape (a number is spread)."""
     seeds = [seed] if len(results) == 1 else [None] * len(results) if seed is None else list(seed)
     if len(seeds) != len(results):
         raise ValueError(f"{len(results)} results need as many seeds, got {len(seeds)}")
-    arrived: dict[Tensor, Any] = {}
+    arrived: Arrived = {}
     for y, given in zip(results, seeds, strict=True):
         if not y._requires:
             raise ValueError(
