@@ -48,7 +48,7 @@ def main():
             options.into.mkdir(parents=True, exist_ok=True)
             drawing.save(options.into / f"{question.replace(' ', '_')}.svg")
     if options.into:
-        tg.explore(tape, hold="h").save(options.into / "explore.html")
+        tg.explore(tape, holding="h").save(options.into / "explore.html")
         print(f"Three drawings and a page, explore.html, are in {options.into}.\n")
     print(f"An LSTM of one unit over 4 steps: {len(tape)} operations; {len(drawing.nodes)} tensors have names.")
     print("The same values cross from step to step in all three drawings; the credit does not.\n")
