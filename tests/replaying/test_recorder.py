@@ -85,8 +85,8 @@ def function_of(program, parameters):
     return function
 
 
-@given(program=programs, dtype=dtypes, seed=st.integers(0, 2**16))
-def test_a_replayed_program_differs_from_the_function_in_no_bit(program, dtype, seed):
+@given(program=programs, dtype=dtypes, native=st.sampled_from([None, False]), seed=st.integers(0, 2**16))
+def test_a_replayed_program_differs_from_the_function_in_no_bit(program, dtype, native, seed):
     rng = np.random.default_rng(seed)
 
     def draw():
@@ -94,7 +94,7 @@ def test_a_replayed_program_differs_from_the_function_in_no_bit(program, dtype, 
 
     parameters = [tg.Tensor(draw(), requires_grad=True), tg.Tensor(draw(), requires_grad=True)]
     function = function_of(program, parameters)
-    step = tg.replay(function, wrt=parameters)
+    step = tg.replay(function, wrt=parameters, native=native)
     for _call in range(3):
         x, y = draw(), draw()
         assert replayed(step, (x, y), parameters) == eager(function, (tg.Tensor(x), tg.Tensor(y)), parameters)
@@ -306,9 +306,8 @@ def test_a_program_says_what_it_needs():
         assert step.program
     step(np.ones((2, 3)))
     stats = step.program.stats()
-    assert set(stats) == {"operations", "buffers", "bytes", "arithmetic"}
     assert stats["arithmetic"] >= 2 * 2 * 3 * 3 * 2  # two products of (2, 3) and (3, 3)
-    assert all(isinstance(value, int) and value > 0 for value in stats.values())
+    assert all(stats[name] > 0 for name in ("operations", "buffers", "bytes", "arithmetic"))
 
 
 def test_programs_share_their_buffers_and_stay_apart():

@@ -147,7 +147,7 @@ class Plan:
             elif writes(operation):
                 self.calls.append((functools.partial(operation.forward, out=out, **options), tuple(values)))
             else:
-                self.calls.append((_copied, (functools.partial(operation.forward, **options), out, *values)))
+                self.calls.append((copied, (functools.partial(operation.forward, **options), out, *values)))
         for root in dict.fromkeys(self._root[x] for x in dying):
             if root is not taken:
                 buffer = self._bytes.pop(root)
@@ -171,7 +171,7 @@ class Plan:
             else:
                 self.place[t] = self._new_buffer(t)
             if t._operation is assemble and t in self._parts and not _covered(t):
-                self.calls.append((self.place[t].fill, (0,)))
+                self.calls.append((emptied, (self.place[t],)))
         return self.place[t]
 
     def _new_buffer(self, t: Tensor) -> Array:
@@ -240,20 +240,19 @@ def writes(operation: Any) -> bool:
 
 
 def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
-    calls: list[Call] = [(np.negative, (values[0], out))]
-    if numerics.masks(out):
-        over = np.empty(out.shape, bool)
-        calls += [(np.greater, (out, numerics.LARGEST[out.dtype], over)), (np.putmask, (out, over, numerics.INFINITY))]
-        calls += [(np.exp, (out, out))]
-    else:
-        calls += [(numerics.quiet_exp, (out,))]
-    return [*calls, (np.add, (out, np.ones((), out.dtype), out)), (np.reciprocal, (out, out))]
+    one = np.ones((), out.dtype)
+    return [
+        (np.negative, (values[0], out)),
+        (numerics.quiet_exp, (out,)),
+        (np.add, (out, one, out)),
+        (np.reciprocal, (out, out)),
+    ]
 
 
 def _where_calls(values: list[Any], out: Array) -> list[Call]:
     condition, a, b = values
     if np.asarray(condition).dtype != bool:
-        return [(_copied, (np.where, out, condition, a, b))]
+        return [(copied, (functools.partial(np.where), out, condition, a, b))]
     return [(np.copyto, (out, b)), (np.copyto, (out, a, "same_kind", condition))]
 
 
@@ -267,8 +266,12 @@ DIRECT: dict[Any, Callable[..., list[Call]]] = {
 }
 
 
-def _copied(forward: Callable[..., Any], out: Array, *values: Any) -> None:
+def copied(forward: Callable[..., Any], out: Array, *values: Any) -> None:
     np.copyto(out, forward(*values))
+
+
+def emptied(out: Array) -> None:
+    out.fill(0)
 
 
 def _as_arrays(operation: Any, values: list[Any]) -> list[Any]:

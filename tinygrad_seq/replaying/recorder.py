@@ -26,6 +26,7 @@ from ..engine.tensor import Tensor
 from ..engine.tree import accumulate, flattened, rebuilt
 from ..nn.module import Module
 from .matmul import stacked
+from .native import Runner
 from .planning import Plan, changes, recorded
 from .source import Listing
 from .staleness import Watch
@@ -64,6 +65,7 @@ class Program:
         results: dict[str, Tensor],
         gradient_of: dict[Tensor, Tensor],
         arena: list[Array],
+        native: bool | None = None,
     ) -> None:
         self.parameters = list(parameters)
         operations, leaves = recorded(results.values())
@@ -77,6 +79,8 @@ class Program:
         self._listing = Listing(operations, leaves, inputs, parameters, results, gradient_of)
         elementwise = [t.size for t in operations if not t._operation.view and t.operation != "matmul"]
         products = [values for function, values in plan.calls if function is np.matmul]
+        generators = {id(v): v for t in operations for v in t._options.values() if isinstance(v, np.random.Generator)}
+        self._runner = Runner(plan, list(generators.values()), native)
         self._arithmetic = sum(elementwise) + sum(2 * out.size * a.shape[-1] for a, _, out in products)
 
     def run(self, arrays: Iterable[Any]) -> list[Array]:
@@ -89,8 +93,7 @@ class Program:
                 np.copyto(place, array._array if isinstance(array, Tensor) else array)
         for x, place in self._sources:  # read anew each time: optimisers rebind them
             np.copyto(place, x._array)
-        for function, values in self._calls:
-            function(*values)
+        self._runner.run()
         return [np.array(place) for place in self._results]
 
     def source(self) -> str:
@@ -99,13 +102,16 @@ class Program:
 
     __str__ = source
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """How many operations are called, how many buffers they need, of how many bytes, and the floating-point
-        operations of one run (2·m·n·k for a product, one per entry otherwise)."""
+        operations of one run (2·m·n·k for a product, one per entry otherwise). How it runs, known from the second call
+        on: the calls that run natively and those made from Python, the compiler ("" where there is none, and `reason`
+        says why), and the bytes that this takes beside the buffers."""
         return {
             "operations": len(self._calls),
             "buffers": len(self._buffers),
             "bytes": sum(buffer.nbytes for buffer in self._buffers),
+            **self._runner.stats(),
             "arithmetic": int(self._arithmetic),
         }
 
@@ -122,11 +128,14 @@ class Replay:
     (6.0, 3.0)
     """
 
-    def __init__(self, function: Callable[..., Any], wrt: Any, stack_steps: bool, programs: int) -> None:
+    def __init__(
+        self, function: Callable[..., Any], wrt: Any, stack_steps: bool, programs: int, native: bool | None = None
+    ) -> None:
         if not callable(function) or programs < 1:
             raise ValueError(f"replay takes a function and keeps programs >= 1, got {function!r} and {programs}")
         functools.update_wrapper(self, function)
         self._function, self._wrt, self._stack_steps, self._limit = function, wrt, stack_steps, programs
+        self._native = native
         self._recordings: OrderedDict[Any, _Recording] = OrderedDict()
         self._arena: list[Array] = []  # the buffers of all programs
         self._warned = False
@@ -146,7 +155,9 @@ class Replay:
                 if len(self._recordings) == self._limit and not self._warned:
                     self._warned = True
                     warnings.warn(CHANGING.format(self._limit), stacklevel=2)
-                recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps, self._arena)
+                recording = _Recording(
+                    self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native
+                )
                 self._recordings[signature] = recording
                 if len(self._recordings) > self._limit:
                     self._recordings.popitem(last=False)
@@ -178,6 +189,7 @@ class _Recording:
         wrt: Any,
         stack_steps: bool,
         arena: list[Array],
+        native: bool | None,
     ) -> None:
         inputs = [Tensor(x._array if isinstance(x, Tensor) else x) for x in arrays]
         arguments, options = rebuilt(signature, iter(inputs))
@@ -208,7 +220,8 @@ class _Recording:
                 arrived[x] = results[f"gradient{k}"] = stacked(g, rows) if stack_steps else g
         results |= {f"extra{k}": x for k, x in enumerate(leaves)}
         self.first = [np.array(y._array) for y in results.values()]
-        self.program = Program(inputs, self._parameters, results, {g: x for x, g in arrived.items()}, arena)
+        gradient_of = {g: x for x, g in arrived.items()}
+        self.program = Program(inputs, self._parameters, results, gradient_of, arena, native)
         self._flags = [(x, x.requires_grad) for x in self.program.leaves]
 
     def outdated(self) -> bool:
@@ -239,7 +252,12 @@ def _loss_and_extras(result: Any) -> tuple[Tensor, Any]:
 
 
 def replay(
-    function: Callable[..., Any] | None = None, *, wrt: Any = None, stack_steps: bool = False, programs: int = 8
+    function: Callable[..., Any] | None = None,
+    *,
+    wrt: Any = None,
+    stack_steps: bool = False,
+    programs: int = 8,
+    native: bool | None = None,
 ) -> Any:
     """A step that is recorded once and replayed: `step = tg.replay(loss_of_batch, wrt=net)`, or `@tg.replay`.
 
@@ -255,6 +273,9 @@ def replay(
     `stack_steps=True`: where a weight was used at every step, its gradient is one product of all steps' rows instead of
     one for each step, which is faster and equal to rounding, not bit for bit.
 
+    `native`: from the second call on, the operations run without the interpreter, from a few lines of C that are
+    compiled then, where a C compiler is found (True: RuntimeError with the reason where none is; False: never).
+
     What cannot be replayed is a Python branch that reads a value: reading one (`float`, `bool`, `.item()`, `.data`)
     raises RuntimeError while recording. An array that changes from call to call must be an argument: another one is
     a constant, and so are numbers drawn outside tensor operations and what stands in lists and dicts. When a name that
@@ -268,5 +289,5 @@ def replay(
     ([9.0, 36.0], array(30.))
     """
     if function is None:
-        return functools.partial(replay, wrt=wrt, stack_steps=stack_steps, programs=programs)
-    return Replay(function, wrt, stack_steps, programs)
+        return functools.partial(replay, wrt=wrt, stack_steps=stack_steps, programs=programs, native=native)
+    return Replay(function, wrt, stack_steps, programs, native)

@@ -1,0 +1,231 @@
+"""Whether a lowered call writes the bytes that the call itself writes: tried on random numbers, once for each kind.
+
+Calls are of one kind where function, options, shapes, strides, types and overlap are the same. What the rules yield for
+one of a kind then serves all, with other addresses in it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..engine import numerics, ops
+from ..engine.signatures import Array
+from ..nn import loss, unrolling
+from .compiling import Library
+from .lowering import RULES, Lowering, No, Record, address
+from .matmul import Call
+from .planning import copied
+
+POOL = 65_521  # random numbers, from which trials take theirs; a prime, so that no two rows are the same
+# What else is among the numbers of a trial. NaNs of one sign at a time: which of two NaNs is passed on depends on where
+# in memory they lie, with NumPy's own loops too.
+SPECIAL = ((), (0.0, -0.0, np.inf, -np.inf, 1e-310, 1e-40, 1e30, 1e300, 1.0, -1.0), (np.nan, 0.0), (-np.nan, -0.0))
+MARGIN = 1024  # bytes around the arrays of a trial, which nobody may write to
+# Whole numbers that the function takes: from, up to but without.
+WHOLE: dict[Any, Callable[..., tuple[int, int]]] = {
+    numerics.rows: lambda table, ids, **_: (0, len(table)),
+    ops.gather.forward: lambda table, *ids, **_: (0, min(table.shape[: len(ids)], default=0)),
+    ops.scatter.forward: lambda values, *ids, shape, **_: (0, min(shape[: len(ids)], default=0)),
+    unrolling._checked_lengths.forward: lambda lengths, T, **_: (1, T + 1),
+    loss._checked_classes.forward: lambda targets, k, **_: (0, k),
+}
+
+
+class Kind(NamedTuple):
+    """A kind of call, lowered: the words of its records, and which of them count from the start of which group."""
+
+    words: list[int]
+    slots: list[tuple[int, int]]
+
+
+class Seen(NamedTuple):
+    """What is looked up of an array: where it begins, the bytes from and up to which it reaches, and how it lies."""
+
+    begin: int
+    low: int
+    high: int
+    layout: tuple[Any, ...] | None  # None: no loop takes it
+
+
+def opened(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A planned call as the forward function, its inputs (with `out`, where it stands by position), and its options."""
+    function, values = call
+    if function is copied:
+        forward, out, *inputs = values
+        return forward.func, tuple(inputs), {**forward.keywords, "out": out}
+    if isinstance(function, functools.partial):
+        return function.func, values, function.keywords
+    return function, values, {}
+
+
+class Trials:
+    def __init__(self, library: Library) -> None:
+        self._lowering = Lowering(library)
+        self._run = library.functions.run
+        self._kinds: dict[Any, Kind | None] = {}
+        self._seen: dict[int, tuple[Seen, Array]] = {}  # the array stays alive, so that no other has its id
+        self.kept = self._lowering.kept
+
+    def lowered(self, call: Call) -> tuple[Kind, list[int]] | None:
+        """The records of a call, and where its groups of arrays begin; None where Python makes the call."""
+        forward, values, options = opened(call)
+        rule = self._rule(forward)
+        if rule is None:
+            return None
+        arrays: list[Array] = []
+        form = (_form(values, arrays), _form(options, arrays)) if options else _form(values, arrays)
+        seen = [self._look(x) for x in arrays]
+        if any(x.layout is None for x in seen):
+            return None
+        places: list[Any] = [None] * len(seen)
+        bases: list[int] = []
+        reach: list[int] = []
+        for i in sorted(range(len(seen)), key=lambda i: seen[i].low):
+            if not bases or seen[i].low >= reach[-1]:
+                bases.append(seen[i].low)
+                reach.append(seen[i].high)
+            reach[-1] = max(reach[-1], seen[i].high)
+            places[i] = (len(bases) - 1, seen[i].begin - bases[-1])
+        key = (forward, form, tuple([x.layout for x in seen]), tuple(places))
+        if key not in self._kinds:
+            spans = [end - start for start, end in zip(bases, reach, strict=True)]
+            for self._lowering.by_rows in (True, False):
+                self._kinds[key] = self._tried(call, rule, arrays, places, spans)
+                if self._kinds[key] is not None:
+                    break
+        kind = self._kinds[key]
+        return None if kind is None else (kind, bases)
+
+    def _rule(self, forward: Any) -> Callable[..., list[Record]] | None:
+        if isinstance(forward, np.ufunc):
+            return functools.partial(_of_ufunc, self._lowering, forward)
+        rule = RULES.get(forward)
+        return None if rule is None else functools.partial(rule, self._lowering)
+
+    def _look(self, x: Array) -> Seen:
+        found = self._seen.get(id(x))
+        if found is None:
+            begin = address(x)
+            low = high = begin
+            for n, stride in zip(x.shape, x.strides, strict=True):
+                low, high = (low, high + (n - 1) * stride) if stride > 0 else (low + (n - 1) * stride, high)
+            sound = x.flags.aligned and x.dtype.isnative and x.dtype.kind in "biuf" and x.dtype.char != "g"
+            layout = (x.shape, x.strides, x.dtype.char) if sound else None
+            found = Seen(begin, low, high + x.itemsize, layout) if x.size else Seen(begin, begin, begin, layout), x
+            self._seen[id(x)] = found
+        return found[0]
+
+    def _tried(
+        self, call: Call, rule: Callable[..., list[Record]], arrays: Sequence[Array], places: Any, spans: Sequence[int]
+    ) -> Kind | None:
+        types = {group: x.dtype for x, (group, _) in zip(arrays, places, strict=True)}
+        if any(x.dtype != types[group] or at % x.itemsize for x, (group, at) in zip(arrays, places, strict=True)):
+            return None
+        forward, inputs, options = opened(call)
+        mine, theirs = (
+            [np.zeros((n + 2 * MARGIN) // types[g].itemsize, types[g]) for g, n in enumerate(spans)] for _ in range(2)
+        )
+
+        def laid(memory: list[Array]) -> Iterator[Array]:
+            for x, (group, at) in zip(arrays, places, strict=True):
+                yield np.ndarray(x.shape, x.dtype, memory[group].data, MARGIN + at, x.strides) if x.size else x
+
+        whole = WHOLE[forward](*inputs, **options) if forward in WHOLE else (0, 5)
+        try:
+            own = laid(mine)
+            records = rule(*_rebuilt(inputs, own), **_rebuilt(options, own))
+            words = np.array([word for record in records for word in record.words], np.int64)
+            for special in SPECIAL:
+                rng = np.random.default_rng(0)
+                for x, y in zip(mine, theirs, strict=True):
+                    x[...] = _random(len(x), x.dtype, rng, special, whole)
+                    if forward is loss._checked_targets.forward:
+                        x[...] = np.where(x > 0, 1, 0)
+                    y[...] = x
+                with np.errstate(all="ignore"):
+                    _made(call[0] is copied, forward, inputs, options, laid(theirs))
+                flags = np.zeros(1, np.int64)
+                if self._run(address(words), 0, len(words), address(flags)) != len(words):
+                    return None
+                if any(x.tobytes() != y.tobytes() for x, y in zip(mine, theirs, strict=True)):
+                    return None
+        except (No, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return None
+        return _kind(records, [(address(x) + MARGIN, n) for x, n in zip(mine, spans, strict=True)])
+
+
+def _of_ufunc(lowering: Lowering, ufunc: np.ufunc, *values: Any, out: Any = None) -> list[Record]:
+    return lowering.ufunc(ufunc, *values, *(() if out is None else (out,)))
+
+
+def _form(x: Any, arrays: list[Array]) -> Any:
+    """What a value is but for its arrays, which are listed."""
+    if isinstance(x, np.ndarray):
+        arrays.append(x)
+        return None
+    if isinstance(x, (tuple, list)):
+        return tuple([_form(part, arrays) for part in x])
+    if isinstance(x, dict):
+        return tuple([(key, _form(part, arrays)) for key, part in x.items()])
+    return type(x), repr(x)
+
+
+def _rebuilt(x: Any, arrays: Iterator[Array]) -> Any:
+    """The value again, of other arrays."""
+    if isinstance(x, np.ndarray):
+        return next(arrays)
+    if isinstance(x, (tuple, list)):
+        return type(x)([_rebuilt(part, arrays) for part in x])
+    if isinstance(x, dict):
+        return {key: _rebuilt(part, arrays) for key, part in x.items()}
+    return x
+
+
+def _made(copies: bool, forward: Any, inputs: Any, options: Any, arrays: Iterator[Array]) -> None:
+    """The call itself, on other arrays."""
+    inputs, options = _rebuilt(inputs, arrays), _rebuilt(options, arrays)
+    if copies:
+        out = options.pop("out")
+        np.copyto(out, forward(*inputs, **options))
+    else:
+        forward(*inputs, **options)
+
+
+def _kind(records: Sequence[Record], memory: Sequence[tuple[int, int]]) -> Kind:
+    """Records whose addresses in some group of arrays are counted from its start."""
+    words: list[int] = []
+    slots = []
+    for record in records:
+        start = len(words)
+        words += record.words
+        for i in record.addresses:
+            for group, (begin, size) in enumerate(memory):
+                if begin <= words[start + i] < begin + size:
+                    words[start + i] -= begin
+                    slots.append((start + i, group))
+                    break
+    return Kind(words, slots)
+
+
+@functools.cache
+def _pool(special: tuple[float, ...]) -> Array:
+    rng = np.random.default_rng(0)
+    pool = rng.standard_normal(POOL)
+    if special:
+        pool *= np.exp(rng.uniform(-40, 40, POOL))
+        places = rng.random(POOL) < 0.4
+        pool[places] = rng.choice(special, POOL)[places]
+    return pool
+
+
+def _random(n: int, dtype: Any, rng: np.random.Generator, special: tuple[float, ...], whole: tuple[int, int]) -> Array:
+    if dtype.kind == "b":
+        return rng.random(n) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(*whole, n) if n else np.zeros(0, dtype)
+    with np.errstate(all="ignore"):
+        return np.resize(np.roll(_pool(special), rng.integers(POOL)), n).astype(dtype)
