@@ -1,6 +1,7 @@
 """A page that computes: what stands in it, what is refused, and, in a real browser, that it says what Python says."""
 
 import base64
+import functools
 import hashlib
 import itertools
 import json
@@ -35,6 +36,11 @@ def lstm(scale=1.0, x=0.7, steps=4):
     x = tg.Tensor([x], requires_grad=True, name="x")
     _, state = tg.nn.unroll(cell, tg.stack([x] + [0.5 * x] * (steps - 1)))
     return (0.5 * (state.h - 1.0) ** 2).sum().named("loss")
+
+
+@functools.cache
+def ready(name):
+    return READY[name][1]()
 
 
 class Elements(HTMLParser):
@@ -106,6 +112,14 @@ def test_every_control_has_a_name_and_every_page_says_what_it_does_not_show():
             assert a["id"] in labelled
     assert "What this picture does not show." in elements.texts["strong"]
     assert {"width=device-width, initial-scale=1"} <= {a.get("content") for _, a in elements.attributes}
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_ready_page_is_whole_without_a_browser(name):
+    text = ready(name).html()
+    elements = Elements(text)
+    assert "What this picture does not show." in elements.texts["strong"]
+    assert not re.findall(r"\bnan\b|\bNone\b|Tensor\(", re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL))
 
 
 def test_of_many_steps_the_last_ones_are_drawn_and_can_be_cut():
@@ -409,7 +423,7 @@ def test_what_is_not_finite_is_shown_as_it_is(opened):
 
 @pytest.mark.parametrize("name", READY)
 def test_a_ready_page_shows_in_a_browser_what_stands_in_it_and_fits_a_phone(opened, name):
-    page = READY[name][1]()
+    page = ready(name)
     written = re.findall(r'data-cell="[^"]+"[^>]*>([^<]*)<', page.html())
     tab = opened(page, width=390, color_scheme="dark")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
@@ -422,3 +436,98 @@ def test_a_ready_page_shows_in_a_browser_what_stands_in_it_and_fits_a_phone(open
         knob.focus()
         knob.press("Space" if knob.get_attribute("type") == "checkbox" else "End")
     assert tab.locator("[data-cell]").first.text_content()
+
+
+def shown(tab, caption):
+    """The rows of a table: what stands in its cells."""
+    rows = tab.locator("table", has=tab.locator("caption", has_text=caption)).locator("tbody tr")
+    return {row.locator("th").text_content(): row.locator("td").all_text_contents() for row in rows.all()}
+
+
+def test_a_push_of_a_state_changes_the_loss_by_the_gradient_and_half_its_square(opened):
+    tab = opened(ready("three-uses"))
+    tab.locator("[data-exact='5']").fill("0.4")
+    assert shown(tab, "A push")["added to h₃"] == ["0.4", "-0.3", "-0.22", "0.08"]  # -.75 δ + ½ δ²
+    tab.locator("[data-exact='5']").fill("0")
+    tab.locator("[data-exact='4']").fill("0.4")
+    assert shown(tab, "A push")["added to h₂"] == ["0.4", "-0.15", "-0.13", "0.02"]  # it arrives as w δ = .2
+    tab.locator("[data-cut='1']").check()  # and of it the gradient that is left foretells nothing
+    assert shown(tab, "A push")["added to h₂"] == ["0.4", "0", "-0.13", "-0.13"]
+    tab.locator("#reset").click()
+    assert shown(tab, "Values")["h₃"] == ["0.25", "-0.75", "0.330625"]
+
+
+def test_the_two_routes_through_a_cell_are_what_the_gates_send(opened):
+    tab = opened(ready("lstm-cell"))
+    rows = {name.strip(): float(cell) for name, (cell,) in shown(tab, "The ways").items()}
+    assert rows["direct (h held)"] == 0.802027 and rows["second, through h"] == 0.15316
+    assert sum(rows[f"of it by {gate}"] for gate in "fig") == pytest.approx(0.15316, abs=1e-6)
+    assert tab.locator("tfoot td").first.text_content() == "0.955187"
+    tab.locator("[data-hold='0']").check()
+    assert tab.locator("tfoot td").first.text_content() == "0.802027"
+
+
+def test_the_machine_starts_wrong_and_each_task_is_done_by_its_weights(opened):
+    tab = opened(ready("one-unit"))
+    light = tab.locator("#light")
+    assert light.text_content().endswith("The first step that goes wrong: 5.")
+    tab.locator("[data-exact='5']").fill("-40")  # the sign of U of i
+    assert light.text_content() == "Toggle: every 1 turns it over. Every step is right."
+    for name in ("latch", "hold", "count", "toggle", "holds, but passes no credit"):
+        tab.get_by_role("button", name=name, exact=True).click()
+        assert light.text_content().endswith("Every step is right.")
+        for k in (0, 3):  # other inputs, the same machine
+            tab.locator("[type=checkbox]").nth(k).click()
+            assert light.text_content().endswith("Every step is right.")
+    back = [float(cells[-1]) for cells in shown(tab, "Step by step").values()]
+    np.testing.assert_allclose(back, 0.5, atol=0.01)
+    assert "each step halves the credit" in tab.locator(".preset-says").text_content()
+
+
+def test_an_exploding_step_is_thrown_far_and_a_clipped_one_is_not(opened):
+    tab = opened(ready("explosion"))
+    assert shown(tab, "Values")["w"] == ["1.5", "4.59502e+06", "-459500"]
+    tab.locator("#clip").fill("1")
+    assert shown(tab, "Values")["w"][2] == "1.4"
+
+
+def test_both_conventions_of_the_gru_stand_side_by_side(opened):
+    tab = opened(ready("gru"))
+    assert tab.locator("tfoot td[data-cell]").all_text_contents() == ["0.739738", "0.257638"]
+    places = [box["y"] for box in (table.bounding_box() for table in tab.locator("table").all())]
+    assert places[0] == places[1]
+
+
+def test_a_forget_gate_costs_steps(opened):
+    tab = opened(ready("forget-row"))
+    assert shown(tab, "Step by step")["step 4"][:3] == ["0.5", "0.485149", "68.9676"]
+
+
+def test_the_cell_survives_and_the_rnn_stays_within_its_bound(opened):
+    tab = opened(ready("survival"))
+    for bias, left in (
+        ("0", ["9.76562e-04", "8.88178e-16"]),
+        ("3", ["0.61516", "0.0880925"]),
+        ("7", ["0.990926", "0.955448"]),
+    ):
+        tab.locator("[data-exact='1']").fill(bias)
+        found = shown(tab, "cell path")["LSTM, along the cell"]
+        np.testing.assert_allclose([float(x) for x in found[1:3]], [float(x) for x in left], 1e-5)
+    for rho in ("0.5", "0.9", "1.1", "2"):
+        tab.locator("[data-exact='0']").fill(rho)
+        rows = {name: np.array([float(x) for x in cells]) for name, cells in shown(tab, "8 RNNs").items()}
+        assert (rows["tanh RNN, the least"][1:] <= rows["the most"][1:]).all()
+        assert (rows["the most"][1:] <= rows["bound ρᵏ"][1:]).all()
+
+
+def test_a_prediction_owes_nothing_to_what_comes_after_it(opened):
+    tab = opened(ready("sentence"))
+    chosen = tab.locator(".sentence .chosen")
+    assert chosen.get_attribute("aria-label") == "14: w"
+    credit = [cells[0] for cells in shown(tab, "Every character").values()]
+    assert credit.index("—") == 13 and set(credit[13:]) == {"—"}
+    tab.locator(".sentence button").nth(3).hover()
+    assert chosen.get_attribute("aria-label") == "4: e"
+    assert [cells[0] for cells in shown(tab, "Every character").values()].index("—") == 3
+    tab.locator("#seed").press("ArrowRight")
+    assert tab.locator("#seed").get_attribute("aria-valuetext").startswith("5:")

@@ -464,6 +464,10 @@ function svgElement(name, attributes, text = "") {
   e.textContent = text;
   return e;
 }
+function ticks(from, to, whole) {
+  const step = whole ? Math.max(Math.ceil((to - from) / 5), 1) : (to - from) / 4;
+  return Array.from({ length: 6 }, (_, k) => (whole ? Math.ceil(from) : from) + k * step).filter((v) => v <= to + 1e-9);
+}
 // Lines over the distance: values or credits, or the band of the rows of a credit, on a scale of powers of ten if asked for.
 function drawChart(svg, { lines, log, low, high }, found) {
   const width = 640, height = 300, left = 52, bottom = 270, top = 10;
@@ -476,12 +480,12 @@ function drawChart(svg, { lines, log, low, high }, found) {
   const n = Math.max(...points.map((line) => line.length)) - 1, at = (k) => (left + (k / n) * (width - left - 10)).toFixed(1);
   const y = (v) => Math.min(Math.max(bottom - ((scale(v) - from) / (to - from || 1)) * (bottom - top), top), bottom).toFixed(1);
   svg.replaceChildren();
-  for (let k = 0; k <= 4; k++) {
-    const v = from + (k / 4) * (to - from), place = bottom - (k / 4) * (bottom - top);
+  for (const v of ticks(from, to, log)) {
+    const place = bottom - ((v - from) / (to - from || 1)) * (bottom - top);
     svg.append(svgElement("line", { class: "grid", x1: left, x2: width - 10, y1: place, y2: place }));
-    svg.append(svgElement("text", { x: left - 6, y: place + 4, class: "tick" }, log ? `1e${Math.round(v)}` : short(v, 3)));
-    svg.append(svgElement("text", { x: at((k / 4) * n), y: bottom + 18, class: "tick middle" }, String(Math.round((k / 4) * n))));
+    svg.append(svgElement("text", { x: left - 6, y: place + 4, class: "tick" }, log ? `1e${v}` : short(v, 3)));
   }
+  for (const k of ticks(0, n, true)) svg.append(svgElement("text", { x: at(k), y: bottom + 18, class: "tick middle" }, String(k)));
   points.forEach((line, k) => {
     const upper = line.map((v, i) => `${at(i)} ${y(Math.max(...v))}`), lower = line.map((v, i) => `${at(i)} ${y(Math.min(...v))}`);
     const band = lines[k].rows ? `L${lower.reverse().join("L")}z` : "";

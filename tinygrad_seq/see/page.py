@@ -24,7 +24,7 @@ from ..reading.ledger import look
 from ..reading.table import number
 from ..reading.tape import Tape
 from .drawing import Drawing
-from .graph import printable
+from .graph import SUBSCRIPTS, printable
 from .page_program import PageProgram
 
 KNOBS = 24  # as many are made where none are asked for
@@ -47,7 +47,8 @@ HIDDEN = (
     "detached stays as it was. Of arrays the ‖norm‖ is shown, and norms do not add up as the arrays do."
 )
 NO_SCRIPT = (
-    "<noscript><p>Scripts are off: the numbers are those of the recording, and the controls do nothing.</p></noscript>"
+    "<noscript><p>Scripts are off: the numbers are those of the recording, and the controls do nothing. A dash stands "
+    "for what the page would compute.</p></noscript>"
 )
 
 
@@ -100,10 +101,11 @@ class Figure:
     program: PageProgram
     drawing: Drawing | None = None
     parts: list[str] = field(default_factory=list)
+    asked: Tensor | None = None  # whose credit is shown at first; None: of the result
 
     def __post_init__(self) -> None:
         with np.errstate(all="ignore"):  # what is not finite is shown
-            self._flow = Tape(self.program.result).flow()
+            self._flow = Tape(self.program.result if self.asked is None else self.asked).flow()
 
     def cells(self, x: Tensor, *what: str) -> list[str]:
         """Cells that show different things of one tensor."""
@@ -121,6 +123,9 @@ class Figure:
             shown = grad(x, further[0], seed, holding=[y for y in further[1:] if isinstance(y, Tensor)])
         if what in ("linear", "change", "left"):
             shown = 0.0
+        if what in ("low", "high"):
+            rows = np.linalg.norm(self._flow[x].reshape(further[0], -1), axis=1)
+            shown, entry = rows.min() if what == "low" else rows.max(), None
         text = "—" if shown is None else said(shown, entry if what in ("value", "credit") else None)
         kind = ' class="credit"' if what in ("credit", "rate", "route") else ""
         return f'<{tag}{kind} data-cell="{what} {" ".join(map(str, places))}">{text}</{tag}>'
@@ -176,6 +181,7 @@ class Composition:
     rate: float = 0.1
     clip: float | None = None  # None: no control; 0: not clipped at first
     seeds: list[tuple[str, Tensor]] = field(default_factory=list)
+    seed: int = -1  # the one to begin with
     seed_name: str = ""  # of the slider that chooses one; without, something else on the page does
     presets: Sequence[tuple[str, dict[int, float], str, str | None]] = ()
     tasks: dict[str, tuple[str, list[tuple[tuple[int, Tensor], tuple[int, Tensor]]]]] = field(default_factory=dict)
@@ -227,7 +233,7 @@ class Composition:
                 {"label": printable(label), "tensors": [there.get(x, figure.program.place[figure.program.result])
                  for there, figure in zip(place, self.figures, strict=True)]} for label, x in self.seeds
             ] or None,
-            "seed": len(self.seeds) - 1 if self.seeds else None,
+            "seed": self.seed % len(self.seeds) if self.seeds else None,
             "presets": [{"label": a, "set": b, "says": c, "task": d} for a, b, c, d in self.presets] or None,
             "tasks": {
                 name: {"says": says, "pairs": [[(p, place[p][x]), (q, place[q][y])] for (p, x), (q, y) in pairs]}
@@ -255,10 +261,10 @@ class Composition:
         boxes = [_box("knob", k, each.label) for k, each in numbered if each.switch]
         yield _group("Inputs: on is 1, off is 0", "row", boxes)
         if self.seeds and self.seed_name:
-            last = len(self.seeds) - 1
+            last, first = len(self.seeds) - 1, self.seed % len(self.seeds)
             yield f'<p class="row controls"><label for="seed">{self.seed_name}</label>'
-            yield f'<input type="range" id="seed" min="0" max="{last}" value="{last}" step="1">'
-            yield f'<output class="seed-says" for="seed">{html.escape(printable(self.seeds[-1][0]))}</output></p>'
+            yield f'<input type="range" id="seed" min="0" max="{last}" value="{first}" step="1">'
+            yield f'<output class="seed-says" for="seed">{html.escape(printable(self.seeds[first][0]))}</output></p>'
         boxes = [_box("cut", k, f"{a} | {b}") for k, (a, b) in enumerate(self.cuts)]
         yield _group("Cut the credit between two steps: the value crosses, the credit does not", "row", boxes)
         boxes = [_box("hold", k, label) for k, (label, _) in enumerate(self.holds)]
@@ -454,9 +460,9 @@ def asked_knobs(tape: Tape, knobs: Any, figure: int = 0) -> list[Knob]:
             raise ValueError(f"a knob starts at a number, and {printable(x.label())} holds {said(array_of(x))}")
         for k, v in enumerate(array_of(x).reshape(-1).tolist()):
             index = "" if x.size == 1 else str(list(map(int, np.unravel_index(k, x.shape)))).replace(" ", "")
-            step = "" if x.step is None or not x.name else f" at step {x.step}"
+            step = "" if x.step is None or not x.name else str(x.step).translate(SUBSCRIPTS)
             low, high = _span(x, span, v)
-            found.append(Knob(f"{x.name or 'leaf'}{index}{step}", low, high, [(figure, x, k)]))
+            found.append(Knob(f"{x.name or 'leaf'}{step}{index}", low, high, [(figure, x, k)]))
     if len(found) > MOST:
         raise ValueError(f"{len(found)} knobs are too many for a page, which has at most {MOST}: choose with knobs=")
     return found

@@ -15,8 +15,10 @@ from ..engine.tensor import Tensor
 from ..nn.cells import LSTMCell
 from ..reading.tape import Tape
 from .drawing import Drawing
+from .graph import SUBSCRIPTS
 from .page import Composition, Figure, Knob, Page, chart, ledger, table, values
 from .page_program import PageProgram
+from .page_sentence import sentence
 
 
 def leaf(value: Any, name: str) -> Tensor:
@@ -32,6 +34,10 @@ def drawn(loss: Tensor, *further: Tensor, drawing: bool = True) -> Figure:
     """A figure of a loss, and of what else is to be computed beside it."""
     program = PageProgram(Tape(loss, *further))
     return Figure(program, Drawing(Tape(loss).flow(), None, everything=False) if drawing else None)
+
+
+def subscript(t: int) -> str:
+    return str(t).translate(SUBSCRIPTS)
 
 
 def side_by_side(*parts: str) -> str:
@@ -76,8 +82,8 @@ def three_uses() -> Page:
         figures=[figure],
         knobs=[
             knob("w", -2, 2, w),
-            *(knob(f"x at step {t}", -2, 2, x) for t, x in enumerate(xs, start=1)),
-            *(knob(f"push δ of h{t}", -2, 2, x) for t, x in zip(("₂", "₃"), pushes, strict=True)),
+            *(knob(f"x{subscript(t)}", -2, 2, x) for t, x in enumerate(xs, start=1)),
+            *(knob(f"push δ{subscript(t)}", -2, 2, x) for t, x in enumerate(pushes, start=2)),
         ],
         cuts=[(1, 2), (2, 3)],
         holds=[("hold h₂", [states[1]])],
@@ -229,9 +235,12 @@ def one_unit() -> Page:
         *(knob(f"W {name}", -40, 40, cell.A, entry=place) for name, place in entries),
         *(knob(f"U {name}", -40, 40, cell.A, entry=4 + place) for name, place in entries),
         *(knob(f"b {name}", -40, 40, cell.b, entry=place) for name, place in entries),
-        knob("c at the start", -3, 3, first, kept),
-        knob("h at the start", -1, 1, states[0]),
-        *(knob(f"x{t}", 0, 1, x, y, switch=True) for t, (x, y) in enumerate(zip(xs, again, strict=True), start=1)),
+        knob("c start", -3, 3, first, kept),
+        knob("h start", -1, 1, states[0]),
+        *(
+            knob(f"x{subscript(t)}", 0, 1, x, y, switch=True)
+            for t, (x, y) in enumerate(zip(xs, again, strict=True), start=1)
+        ),
     ]
     says = {
         "latch": "Latch: 1 once an input was 1.",
@@ -299,7 +308,7 @@ def forget_row() -> Page:
         intro="c = f · c before, and nothing comes in: what is left of c, and of the credit going back, is the "
         "product of the gates. It is not their average that counts: one step at .5 costs as much as 69 steps at .99.",
         figures=[figure],
-        knobs=[knob(f"f at step {t}", 0, 1, f) for t, f in enumerate(gates, start=1)],
+        knobs=[knob(f"f{subscript(t)}", 0, 1, f) for t, f in enumerate(gates, start=1)],
         charts=[{"log": False, "low": 0, "high": 1, "lines": [{"p": 0, "tensors": cells, "what": "value"}]}],
         stepper=False,
         hidden="Only the direct route: in a real cell credit goes back through h and the gates as well.",
@@ -351,6 +360,73 @@ def explosion() -> Page:
     ).page()  # fmt: skip
 
 
+# Who survives --------------------------------------------------------------------------------------------------------
+
+SEEDS, BEFORE, BACK = 8, 20, 100
+DISTANCES = (10, 50, 100)
+
+
+def survival() -> Page:
+    """What is left of a gradient after k steps: a tanh RNN whose recurrent matrix is ρ times orthogonal, and a cell."""
+    rng = np.random.default_rng(0)
+    units = 8
+    rho, bias = leaf(1.0, "ρ"), leaf(3.0, "b_f")
+    orthogonal = np.stack([np.linalg.qr(rng.standard_normal((units, units)))[0] for _ in range(SEEDS)]).round(6)
+    xs = (0.5 * rng.standard_normal((BEFORE + BACK, SEEDS, 1, units))).round(3)
+    asked = rng.standard_normal((SEEDS, 1, units))
+    asked = (asked / np.linalg.norm(asked, axis=-1, keepdims=True)).round(6)
+    weight, h = rho * orthogonal, Tensor(np.zeros((SEEDS, 1, units)), name="h")
+    states = []
+    for t, x in enumerate(xs, start=1):
+        with step(t):
+            h = tanh(x + h @ weight).named("h")
+        states.append(h)
+    bound = [rho * 0.0 + 1.0]
+    for _ in range(BACK):
+        bound.append(bound[-1] * rho)
+    figure = drawn((h * asked).sum().named("asked"), bound[-1], drawing=False)
+    f, c = sigmoid(bias).named("f"), leaf(1.0, "c")
+    cells = [c]
+    for t in range(1, BACK + 1):
+        with step(t):
+            cells.append((f * cells[-1]).named("c"))
+    path = drawn(cells[-1], drawing=False)
+
+    back = states[-1 : -BACK - 2 : -1]  # after 0, 1, 2 ... steps
+    column = [f"left after {k}" for k in DISTANCES]
+    rnn = [
+        ["tanh RNN, the least", figure.cell("value", rho), *(figure.cell("low", back[k], SEEDS) for k in DISTANCES)],
+        ["the most", figure.cell("value", rho), *(figure.cell("high", back[k], SEEDS) for k in DISTANCES)],
+        ["bound ρᵏ", figure.cell("value", rho), *(figure.cell("value", bound[k]) for k in DISTANCES)],
+    ]
+    cell = [["LSTM, along the cell", path.cell("value", f), *(path.cell("credit", cells[BACK - k]) for k in DISTANCES)]]
+    figure.parts = [
+        chart(0, "What is left of a gradient", "steps back", ["tanh RNN, least to most", "LSTM cell path", "bound ρᵏ"]),
+        table(f"{SEEDS} RNNs", ["", "factor per step", *column], rnn),
+    ]
+    path.parts = [table("An LSTM's cell path", ["", "factor per step", *column], cell)]
+    return Composition(
+        title="Who survives a hundred steps?",
+        intro=f"{SEEDS} tanh RNNs of {units} units, each with a recurrent matrix ρ times an orthogonal one, so that "
+        "every singular value is ρ. The bound ρᵏ leaves out the slopes of tanh, which are at most 1: what is left lies "
+        "below it, often by far. At ρ = 2 some lose nearly all and others explode. Along the cell of an LSTM the "
+        "factor is the forget gate, σ(b_f), and nothing else.",
+        figures=[figure, path],
+        knobs=[knob("ρ", 0, 2, rho), Knob("b_f", -2, 8, [(1, bias, 0)])],
+        charts=[
+            {"log": True, "low": -20, "high": 6, "lines": [
+                {"p": 0, "tensors": back, "what": "credit", "rows": SEEDS},
+                {"p": 1, "tensors": cells[::-1], "what": "credit"},
+                {"p": 0, "tensors": bound, "what": "value"},
+            ]}
+        ],
+        stepper=False,
+        hidden=f"One scenario: inputs .5 · N(0, 1), {BEFORE} steps before the {BACK} that are gone back, and of each "
+        "RNN the gradient of one random direction, not the largest singular value. The second route of the LSTM, "
+        "through h and the gates, is not in the path.",
+    ).page()  # fmt: skip
+
+
 # The two conventions of the GRU --------------------------------------------------------------------------------------
 
 
@@ -358,14 +434,14 @@ def gru() -> Page:
     """One step of a GRU under both conventions of its update gate, side by side."""
     figures, knobs = [], {}
     for convention in ("keep", "write"):
-        start = {"h before": 0.8, "z": 0.9, "r": 0.25, "candidate's input": 0.0, "recurrent weight": 1.0}
+        start = {"h before": 0.8, "z": 0.9, "r": 0.25, "input": 0.0, "weight": 1.0}
         leaves = {name: leaf(v, name) for name, v in start.items()}
         before, z, r, a, u = leaves.values()
         shown = (r * before).named("r · h before")
         g = tanh(a + u * shown).named("g")
         old, new = (z, 1.0 - z) if convention == "keep" else (1.0 - z, z)
         kept, written = (old * before).named("kept"), (new * g).named("written")
-        figure = drawn((kept + written).named("h"))
+        figure = drawn((kept + written).named("h"), drawing=False)
         rule = "h = z · h before + (1 − z) · g" if convention == "keep" else "h = (1 − z) · h before + z · g"
         rows = [
             [name, *figure.cells(x, "value", "credit")]
@@ -374,14 +450,14 @@ def gru() -> Page:
         figure.parts = [
             table(
                 f"update={convention!r}: {rule}",
-                ["", "value", "∂h"],
+                ["", "value", "gradient of h"],
                 rows,
                 ["h", figure.cell("value", figure.program.result), ""],
             )
         ]
         figures.append(figure)
         knobs[convention] = leaves
-    spans = {"h before": (-1, 1), "z": (0, 1), "r": (0, 1), "candidate's input": (-3, 3), "recurrent weight": (-3, 3)}
+    spans = {"h before": (-1, 1), "z": (0, 1), "r": (0, 1), "input": (-3, 3), "weight": (-3, 3)}
     return Composition(
         title="A GRU, and the two meanings of its update gate",
         intro="The same gate values, two conventions. On the left z keeps the old state (Cho 2014, and tg.nn.GRU's "
@@ -403,5 +479,7 @@ READY: dict[str, tuple[str, Callable[[], Page]]] = {
     "one-unit": ("an LSTM of one unit as latch, hold, count, toggle: find the wrong weight", one_unit),
     "forget-row": ("a row of forget gates, and what each costs", forget_row),
     "explosion": ("a gradient that explodes, and clipping", explosion),
+    "survival": ("what is left of a gradient after a hundred steps: an RNN by ρ, an LSTM by its forget bias", survival),
     "gru": ("a GRU under both conventions of its update gate", gru),
+    "sentence": ("a sentence read by a small trained network: which characters a prediction owes to which", sentence),
 }
