@@ -84,8 +84,8 @@ def test_the_core_is_at_most_520_lines_of_code_beside_the_rows_of_its_table() ->
 # From the bottom up: a folder imports from itself and from those above it in this list, and within the engine a module
 # from those before it.
 FOLDERS = ["engine", "reading", "nn", "replaying", "optim", "data", "training", "see", "testing", "help", "__main__"]
-ENGINE = ["signatures", "arguments", "namespaces", "tensor", "tree", "recording", "numerics", "ops", "compositions"]
-ENGINE += ["backward", "methods"]
+ENGINE = ["signatures", "arguments", "namespaces", "context", "tensor", "tree", "recording", "numerics", "ops"]
+ENGINE += ["compositions", "backward", "methods"]
 
 
 def imported(name: str, node: ast.AST) -> Iterator[str]:
@@ -125,7 +125,9 @@ def folder(name: str) -> str:
 
 def test_imports_are_read_as_python_reads_them() -> None:
     engine = "tinygrad_seq.engine"
-    assert IMPORTS[f"{engine}.backward"] == {f"{engine}.{name}" for name in ("ops", "recording", "tensor", "tree")}
+    assert IMPORTS[f"{engine}.backward"] == {
+        f"{engine}.{name}" for name in ("context", "ops", "recording", "tensor", "tree")
+    }
     assert f"{engine}.ops" in IMPORTS["tinygrad_seq.nn.loss"]
     assert "tinygrad_seq.nn.layers" in IMPORTS["tinygrad_seq.nn.loss"]
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .reading.table import Matrix, Table
     from .reading.tape import Flow, Tape
     from .replaying.recorder import Program, Replay, replay
+    from .replaying.staleness import StaleReplayError
     from .see import Drawing, Page, draw, explore
     from .training.checkpoint import load, save
     from .training.loop import Training, fit, interruptible
@@ -50,11 +51,11 @@ concatenate = concat
 
 __version__ = "0.2.0"
 __all__ = [
-    "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Record", "Replay", "Table", "Tape", "TapeReleasedError",
-    "Tensor", "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat", "concatenate", "cos",
-    "cumsum", "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad", "exp", "expand_dims",
-    "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log", "log1p",
-    "log_softmax", "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
+    "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Record", "Replay", "StaleReplayError", "Table", "Tape",
+    "TapeReleasedError", "Tensor", "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat",
+    "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad",
+    "exp", "expand_dims", "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log",
+    "log1p", "log_softmax", "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
     "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay",
     "reshape", "save", "scope", "see", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt", "square",
     "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh", "testing",
@@ -71,6 +72,7 @@ _LATER = {name: name for name in ("data", "nn", "optim", "see", "testing")} | {
         "reading.table": ("Matrix", "Table"),
         "reading.tape": ("Flow", "Tape"),
         "replaying.recorder": ("Program", "Replay", "replay"),
+        "replaying.staleness": ("StaleReplayError",),
         "see": ("Drawing", "Page", "draw", "explore"),
         "training.checkpoint": ("load", "save"),
         "training.loop": ("Training", "fit", "interruptible"),

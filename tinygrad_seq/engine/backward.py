@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from .context import CONTEXT, refuse_backward, refuse_reading
 from .ops import assemble, astype, broadcast_to
 from .recording import Part, enable_grad
-from .tensor import CONTEXT, Tensor
+from .tensor import Tensor
 from .tree import accumulate
 
 Arrived = dict[Tensor, Any]  # what has arrived at each tensor so far
@@ -59,6 +60,7 @@ def sweep(
     whether credit may pass from t to its input i. Sums are made in place, in buffers that nobody else sees. `rates`
     stands in for `times_rates`, to ask what wrong rates would give.
     """
+    refuse_reading("a gradient", order)
     own: dict[Tensor, bool] = {}  # these sums are buffers of our own; True where they began as zeros (no -0.0 in them)
     try:
         while order:
@@ -203,8 +205,7 @@ def backward(result: Tensor, seed: Any = None, retain_graph: bool = False) -> No
     scalar and has no seed, and where the seed has another shape; no `grad` is changed then.
     """
     arrived = seeded([result], seed)
-    if CONTEXT.get().tracing:
-        raise RuntimeError("a replayed step returns its loss; backward is part of the replay. Use tg.grad inside it")
+    refuse_backward()
     leaves = sweep(collect([result]), arrived, release=not retain_graph)
     for x, g in leaves.items():
         if x._operation is None:
@@ -232,14 +233,15 @@ def grad(
     (27.0, 18.0)
     """
     ys = [y] if isinstance(y, Tensor) else list(y)
-    create_graph = create_graph or CONTEXT.get().tracing  # a replay computes it anew
+    graph = create_graph or CONTEXT.get().tracing is not None  # a replay computes it anew
     wanted = [xs] if isinstance(xs, Tensor) else list(xs)
     order, crosses = towards(ys, wanted, holding)
     with enable_grad():
-        walk = sweep_recorded if create_graph else sweep
-        arrived = walk(order, seeded(ys, seed, create_graph), crosses)
+        arrived = (sweep_recorded if graph else sweep)(order, seeded(ys, seed, graph), crosses)
     found = [arrived.get(x, np.zeros(x.shape, x.dtype)) for x in wanted]
-    gradients = [g if isinstance(g, Tensor) else Tensor(g) if create_graph else np.array(g) for g in found]
+    gradients: list[Any] = [g if isinstance(g, Tensor) else Tensor(g) if graph else np.array(g) for g in found]
+    if graph and not create_graph:  # arrays, where no replay is recorded: no credit goes back through them
+        gradients = [g.detach() for g in gradients]
     return gradients[0] if isinstance(xs, Tensor) else gradients
 
 

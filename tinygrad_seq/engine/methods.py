@@ -9,8 +9,9 @@ import numpy as np
 
 from . import compositions, ops
 from .backward import backward
+from .context import CONTEXT, readable
 from .signatures import Axis, Primitive
-from .tensor import CONTEXT, Tensor
+from .tensor import Tensor
 
 Function = Callable[..., Any]
 
@@ -25,6 +26,11 @@ def _index(x: Tensor, index: Any) -> Any:
         elif not (kind is int or kind is slice or place is None or isinstance(place, np.integer)):
             array = place if isinstance(place, Tensor) else np.asarray(place)
             ids.append(array if array.size or array.dtype.kind == "b" else array.astype(int))  # [] is an index too
+            if isinstance(place, Tensor) and place.dtype.kind == "b" and CONTEXT.get().tracing:
+                raise RuntimeError(
+                    f"{x.label()} was indexed by the Boolean {place.label()} while a replay was recorded: how many "
+                    "entries that takes changes from call to call. Keep the shape: tg.where(mask, x, 0.0)"
+                )
     if not ids:
         return ops.getitem(x, index=key if dots else (*key, ...))
     basic = (int, slice, np.integer, type(None), type(...))
@@ -60,7 +66,7 @@ def _shaped(operation: Function) -> Function:
 
 
 def _repr(x: Tensor) -> str:
-    parts = [np.array2string(x._array, separator=", ", prefix="Tensor(")]
+    parts = [np.array2string(readable(x), separator=", ", prefix="Tensor(")]
     if x.dtype not in (np.float64, np.int64, np.bool_):
         parts.append(f"dtype={x.dtype}")
     if x.requires_grad:

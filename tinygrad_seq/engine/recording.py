@@ -18,8 +18,9 @@ from typing import Any, cast
 import numpy as np
 
 from .arguments import explained, options_by_name, whole_number
+from .context import CONTEXT, Context
 from .signatures import Primitive
-from .tensor import CONTEXT, Context, Tensor, array_of
+from .tensor import Tensor, array_of
 
 # Which inputs carry a gradient; and no options. One object for all operations: what every operation holds by itself,
 # Python's garbage collector looks at again and again.
@@ -120,10 +121,12 @@ def primitive(
         result._array = array if type(array) is np.ndarray else np.asarray(array)
         if foreign and result._array.dtype.hasobject:
             raise TypeError(f"{name} of {', '.join(type(x).__name__ for x in inputs)} gives objects, not numbers")
-        result.grad = result.name = None
+        result._grad = result.name = None
         result._where = context
         result._number = _next_number()
-        if needs or context.tracing:
+        if needs or context.tracing is not None:
+            if options and context.tracing is not None:
+                context.tracing.note(result, options)
             result._operation, result._inputs, result._arrays = operation, inputs, values
             result._options, result._needs, result._requires = options or NO_OPTIONS, needs, bool(needs)
         else:

@@ -7,26 +7,13 @@ Nothing here differentiates: this is the ground floor, which `primitive` writes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .context import CONTEXT, Context, become, guarded, readable, refuse_setting
 from .signatures import Array, Primitive, Signatures
-
-
-class Context(NamedTuple):
-    """What holds where an operation runs: is anything recorded, which step and which scope does it belong to."""
-
-    recording: bool = True
-    tracing: bool = False  # record operations on constants too: what a replay needs
-    step: int | None = None
-    scope: str = ""
-
-
-# A context variable: every thread and every async task has its own.
-CONTEXT: ContextVar[Context] = ContextVar("tinygrad_seq", default=Context())
 
 
 class Record(NamedTuple):
@@ -84,8 +71,8 @@ class Tensor(Signatures):
     """
 
     __slots__ = (
-        "__weakref__", "_array", "_arrays", "_inputs", "_needs", "_number", "_operation", "_options", "_requires",
-        "_where", "grad", "name",
+        "__weakref__", "_array", "_arrays", "_grad", "_inputs", "_needs", "_number", "_operation", "_options",
+        "_requires", "_where", "name",
     )  # fmt: skip
     __hash__ = object.__hash__  # by identity, although == is elementwise
     numpy_functions: Mapping[Any, Any] = {}  # which operation answers for which function of NumPy; see methods
@@ -93,6 +80,9 @@ class Tensor(Signatures):
     def __init__(
         self, data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, name: str | None = None
     ) -> None:
+        if isinstance(data, Tensor) and CONTEXT.get().tracing and not data._requires:
+            become(self, data.detach() if dtype is None else data.detach().astype(dtype), requires_grad, name)
+            return
         try:
             array = np.array(data, dtype=dtype, order="C")
         except ValueError as error:
@@ -104,7 +94,7 @@ class Tensor(Signatures):
 
     def _become_leaf(self, array: Array, name: str | None) -> Tensor:
         self._array, self.name, self._where = array, name, CONTEXT.get()
-        self.grad: Array | None = None
+        self._grad: Array | None = None
         self._requires, self._number = False, 0
         self._operation: Any = None
         # What made it. A backward pass that releases the tape leaves the operation and takes the inputs.
@@ -114,22 +104,21 @@ class Tensor(Signatures):
         self._needs: tuple[int, ...] = ()  # which inputs carry a gradient further back
         return self
 
+    grad = guarded("_grad", "What backward has added up here: an array of this shape and dtype, or None.")
+
     @property
     def data(self) -> Array:
         """The values, as a read-only view. A leaf's can be rebound (same shape and dtype): `w.data = new`.
 
         Rebinding never disturbs what was recorded before: its gradients stay those of the old values.
         """
-        if CONTEXT.get().tracing and (self._number or not self._where.tracing):  # else it was made meanwhile
-            raise RuntimeError(
-                f"{self.label()} was read while a replay was recorded: choose with tg.where, or return it as an extra"
-            )
-        view = self._array.view()
+        view = readable(self).view()
         view.flags.writeable = False
         return view
 
     @data.setter
     def data(self, new: Any) -> None:
+        refuse_setting("data", self)
         array = np.array(new, order="C")
         if self._operation is not None:
             raise ValueError(f"{self.label()} was computed; only a leaf's data can be rebound. Use .detach() first")
@@ -215,7 +204,7 @@ class Tensor(Signatures):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are leaves: values, gradient and name are kept, the graph is dropped."""
-        return _leaf, (self._array, self.grad, self.name, self._requires and self._operation is None)
+        return _leaf, (readable(self), self.grad, self.name, self._requires and self._operation is None)
 
 
 def array_of(x: Any) -> Any:
@@ -236,5 +225,5 @@ def record_of(t: Tensor) -> Record:
 
 def _leaf(array: Array, grad: Array | None, name: str | None, requires_grad: bool) -> Tensor:
     leaf = Tensor.__new__(Tensor)._become_leaf(np.array(array, order="C"), name)
-    leaf.grad, leaf._requires = None if grad is None else grad.copy(), requires_grad
+    leaf._grad, leaf._requires = None if grad is None else grad.copy(), requires_grad
     return leaf

@@ -85,7 +85,7 @@ class Module:
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of all values by path: training on does not change them."""
-        return {path: np.array(x._array) for path, x in self.tensors().items()}
+        return {path: np.array(x.data) for path, x in self.tensors().items()}
 
     def load_state_dict(self, arrays: Mapping[str, Any]) -> None:
         """Rebind every tensor to these values. Strict: the same names, shapes and dtypes, or ValueError naming each

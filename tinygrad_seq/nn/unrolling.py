@@ -17,7 +17,7 @@ from ..engine.compositions import stack
 from ..engine.ops import getitem, less_equal
 from ..engine.recording import no_grad, primitive, step
 from ..engine.signatures import Array, Primitive
-from ..engine.tensor import CONTEXT, Tensor, array_of
+from ..engine.tensor import Tensor
 from ..engine.tree import leaves, map_state
 from .layers import tensor
 
@@ -92,19 +92,16 @@ class Padding:
             raise ValueError(f"lengths need one entry for each row, shape {batch_shape}, got {lengths.shape}")
         steps = np.arange(T).reshape((T, *(1 for _ in batch_shape)))
         self._padded = less_equal(_checked_lengths(lengths, T=T), steps)[..., None].named("padded")
-        # A step where no row is padded needs nothing. A replay cannot know: it has other lengths each time.
-        some = array_of(self._padded).any(axis=tuple(range(1, self._padded.ndim))) | CONTEXT.get().tracing
-        self._some = bool(some.any())
-        self._steps = [getitem(self._padded, index=(t, ...)).named("padded") if some[t] else None for t in range(T)]
+        # Steps where no row is padded are held too: a replay has other lengths each time, and the same bits.
+        self._steps = [getitem(self._padded, index=(t, ...)).named("padded") for t in range(T)]
 
     def cleared(self, sequence: Tensor) -> Tensor:
         """The sequence with 0 at padding."""
-        return _clear(self._padded, sequence) if self._some else sequence
+        return _clear(self._padded, sequence)
 
     def held(self, t: int, new: Any, old: Any) -> Any:
         """The state after step t."""
-        padded = self._steps[t]
-        return new if padded is None else map_state(partial(_held, padded), new, old)
+        return map_state(partial(_held, self._steps[t]), new, old)
 
 
 def _held(padded: Tensor, new: Tensor, old: Tensor) -> Tensor:

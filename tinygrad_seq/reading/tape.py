@@ -15,6 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..engine.backward import collect, on_tape, seeded, sweep
+from ..engine.context import refuse_reading
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of, record_of
 from . import mistakes
@@ -50,6 +51,7 @@ class Tape(Sequence[Tensor]):
             raise ValueError("a tape is read back from a result: tg.Tape(loss)")
         if strangers := [type(y).__name__ for y in results if not isinstance(y, Tensor)]:
             raise TypeError(f"a tape is read back from tensors: tg.Tape(loss); got {', '.join(strangers)}")
+        refuse_reading("a tape", results)
         seeded(results, [0] * len(results) if len(results) > 1 else 0)
         self.results = results
         self._order = collect(results)

@@ -17,10 +17,23 @@ from typing import Any
 import numpy as np
 
 from ..engine import numerics
-from ..engine.ops import assemble, concat_, concat_places, matmul, sigmoid, stack_, stack_places, sum, where
+from ..engine.context import Trace
+from ..engine.ops import (
+    assemble,
+    broadcast_to,
+    concat_,
+    concat_places,
+    matmul,
+    sigmoid,
+    stack_,
+    stack_places,
+    sum,
+    where,
+)
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
 from .matmul import Call, Products
+from .staleness import StaleReplayError
 
 
 def changes(leaf: Tensor) -> bool:
@@ -28,15 +41,16 @@ def changes(leaf: Tensor) -> bool:
     return leaf._operation is None and not leaf._where.tracing
 
 
-def recorded(results: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+def recorded(results: Iterable[Tensor], trace: Trace | None = None) -> tuple[list[Tensor], list[Tensor]]:
     """The operations to run, in order, and the values that they start from.
 
-    What depends on constants alone has been computed by the recording; only random draws are made anew.
+    What depends on constants alone has been computed by the recording, and what was computed outside of the recording
+    is a constant; only random draws are made anew, each of them, for the generator goes on.
     """
-    found = list(dict.fromkeys(results))
+    found = list(dict.fromkeys([*results, *(trace.draws if trace else ())]))
     seen = set(found)
     for t in found:  # the list grows as it is walked
-        for x in t._inputs or ():
+        for x in (t._inputs if t._where.tracing is trace else None) or ():
             if isinstance(x, Tensor) and x not in seen:
                 seen.add(x)
                 found.append(x)
@@ -44,6 +58,8 @@ def recorded(results: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     alive: set[Tensor] = set()
     for t in found:
         draws = t._operation is not None and any(isinstance(v, np.random.Generator) for v in t._options.values())
+        if t._where.tracing is not trace and t._operation is not None:
+            continue
         if changes(t) or draws or any(isinstance(x, Tensor) and x in alive for x in t._inputs or ()):
             alive.add(t)
     operations = [t for t in found if t in alive and t._operation is not None]
@@ -65,6 +81,7 @@ class Plan:
         self.place: dict[Tensor, Array] = {}
         self.calls: list[Call] = []
         self.buffers: list[Array] = []
+        self.memory: list[Array] = []  # whole, as the arena knows them
         self._arena = arena
         self._idle = sorted(arena, key=len)  # buffers of other programs that this one does not use yet
         self._bytes: dict[Tensor, Array] = {}  # of each root that is alive
@@ -110,7 +127,8 @@ class Plan:
             self._parts[whole] = []
             for part, index in zip(whole._inputs, indices, strict=True):
                 claimed = (
-                    part in computed
+                    isinstance(part, Tensor)
+                    and part in computed
                     and part not in self._claims
                     and part.dtype == whole.dtype
                     and (readers[part] == 1 or _layout(part._array) == _layout(whole._array[index]))
@@ -188,8 +206,9 @@ class Plan:
         else:
             buffer = np.empty(n, np.uint8)
             self._arena.append(buffer)
+        self.memory.append(buffer)
         self.buffers.append(buffer[:n])
-        return buffer[:n]
+        return self.buffers[-1]
 
 
 def _laid_out(buffer: Array, array: Array) -> Array:
@@ -223,7 +242,10 @@ def _times_written(whole: Tensor) -> Array:
 
 
 def viewed(t: Tensor) -> Tensor | None:
-    """The input whose memory t shares, if it is a view of one."""
+    """The input whose memory t shares, if it is a view of one: of an operation that is none by its nature, the result
+    may be its input for some numbers and not for others."""
+    if not (t._operation.view or t._operation is broadcast_to):
+        return None
     inputs = [x for x in t._inputs if isinstance(x, Tensor)]
     return inputs[0] if len(inputs) == 1 and np.may_share_memory(t._array, inputs[0]._array) else None
 
@@ -267,7 +289,14 @@ DIRECT: dict[Any, Callable[..., list[Call]]] = {
 
 
 def copied(forward: Callable[..., Any], out: Array, *values: Any) -> None:
-    np.copyto(out, forward(*values))
+    result = forward(*values)
+    if np.shape(result) != out.shape:
+        name = getattr(getattr(forward, "func", forward), "__name__", "an operation")
+        raise StaleReplayError(
+            f"{name} gives shape {np.shape(result)} now and gave {out.shape} when the replay was recorded: an "
+            "operation whose result has another shape for other numbers cannot be replayed"
+        )
+    np.copyto(out, result)
 
 
 def emptied(out: Array) -> None:
@@ -279,4 +308,7 @@ def _as_arrays(operation: Any, values: list[Any]) -> list[Any]:
     if operation.forward is np.power:  # whose result depends on how the exponent is given
         return values
     arrays = [value for value in values if isinstance(value, np.ndarray)]
-    return [np.asarray(v, np.result_type(*arrays, v)) if isinstance(v, (int, float)) else v for v in values]
+    try:
+        return [np.asarray(v, np.result_type(*arrays, v)) if isinstance(v, (int, float)) else v for v in values]
+    except OverflowError:  # a comparison with a number that the type does not have
+        return values

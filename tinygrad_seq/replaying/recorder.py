@@ -9,6 +9,7 @@ compute, bit for bit: the same operations in the same order on arrays of the sam
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import threading
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.backward import collect, seeded, sweep_recorded, towards
+from ..engine.context import CONTEXT, Trace
 from ..engine.recording import Recording
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
@@ -64,13 +66,14 @@ class Program:
         parameters: Sequence[Tensor],
         results: dict[str, Tensor],
         gradient_of: dict[Tensor, Tensor],
+        trace: Trace,
         arena: list[Array],
         native: bool | None = None,
     ) -> None:
         self.parameters = list(parameters)
-        operations, leaves = recorded(results.values())
+        operations, leaves = recorded(results.values(), trace)
         plan = Plan(operations, leaves, list(results.values()), arena)
-        self._calls, self._buffers = plan.calls, plan.buffers
+        self._calls, self._buffers, self.memory = plan.calls, plan.buffers, plan.memory
         self._results = [plan.place[y] for y in results.values()]
         self._inputs = [plan.place.get(x) for x in inputs]  # None: nothing depends on it
         given = set(inputs)
@@ -142,6 +145,11 @@ class Replay:
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if CONTEXT.get().tracing:
+            raise RuntimeError(
+                f"{self!r} was called while another replay was recorded, whose way back would end here: call the "
+                f"function itself in it, step.__wrapped__(...)"
+            )
         arrays: list[Any] = []
         signature = flattened((arguments, options), arrays)
         if any(isinstance(x, Tensor) and x.requires_grad for x in arrays):
@@ -150,21 +158,40 @@ class Replay:
             recording = self._recordings.get(signature)
             if recording is not None and recording.outdated():
                 self._recordings.clear()
+                self._forget_buffers()
                 recording = None
             if recording is None:
-                if len(self._recordings) == self._limit and not self._warned:
-                    self._warned = True
-                    warnings.warn(CHANGING.format(self._limit), stacklevel=2)
-                recording = _Recording(
-                    self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native
-                )
-                self._recordings[signature] = recording
-                if len(self._recordings) > self._limit:
+                if len(self._recordings) == self._limit:
+                    if not self._warned:
+                        self._warned = True
+                        warnings.warn(CHANGING.format(self._limit), stacklevel=2)
                     self._recordings.popitem(last=False)
+                    self._forget_buffers()
+                recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native)
+                self._recordings[signature] = recording
                 first, recording.first = recording.first, []  # which nobody asks for again
                 return recording.delivered(first)
             self._recordings.move_to_end(signature)
             return recording.delivered(recording.program.run(arrays))
+
+    def _forget_buffers(self) -> None:
+        """Let go of the buffers that no program uses any more."""
+        used = {id(buffer) for recording in self._recordings.values() for buffer in recording.program.memory}
+        self._arena[:] = [buffer for buffer in self._arena if id(buffer) in used]
+
+    def __copy__(self) -> Replay:
+        """A replay of the same function, with nothing recorded."""
+        return Replay(self._function, self._wrt, self._stack_steps, self._limit, self._native)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Replay:
+        """A replay of the copied function, with nothing recorded. Python copies methods and partials with the objects
+        that they belong to; functions it does not copy, and then `wrt` stays what it was too."""
+        function = copy.deepcopy(self._function, memo)
+        wrt = self._wrt if function is self._function else copy.deepcopy(self._wrt, memo)
+        return Replay(function, wrt, self._stack_steps, self._limit, self._native)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a replay cannot be pickled: save the weights (tg.save), and make the replay of them again")
 
     def __repr__(self) -> str:
         name = getattr(self._function, "__name__", type(self._function).__name__)
@@ -200,13 +227,20 @@ class _Recording:
             for k, x in enumerate(parts, start=1):
                 x.named(name if len(parts) == 1 else f"{name}_{k}")
         self._watch = Watch(function, wrt)
-        with Recording(lambda context: context._replace(recording=True, tracing=True)):
+        trace = Trace()
+        with Recording(lambda context: context._replace(recording=True, tracing=trace)):
             loss, extras = _loss_and_extras(function(*arguments, **options))
             leaves: list[Any] = []
             self._extras = flattened(extras, leaves)
+            for t in collect([loss]):
+                if t.where.tracing is not trace:
+                    raise RuntimeError(
+                        f"{t.label()} was computed outside of the step and requires a gradient: a replay cannot go "
+                        "back beyond the step. Compute it inside, or pass it as an argument, detached"
+                    )
             if wrt is None:
                 reached = {loss, *(t._inputs[i] for t in collect([loss]) for i in t._needs)}
-                wrt = [x for x in recorded([loss])[1] if changes(x) and x.requires_grad and x in reached]
+                wrt = [x for x in recorded([loss], trace)[1] if changes(x) and x.requires_grad and x in reached]
             self._parameters = list(dict.fromkeys(wrt.parameters() if isinstance(wrt, Module) else wrt))
             order, crosses = towards([loss], self._parameters)
             arrived = sweep_recorded(order, seeded([loss], None, graph=True), crosses)
@@ -221,7 +255,7 @@ class _Recording:
         results |= {f"extra{k}": x for k, x in enumerate(leaves)}
         self.first = [np.array(y._array) for y in results.values()]
         gradient_of = {g: x for x, g in arrived.items()}
-        self.program = Program(inputs, self._parameters, results, gradient_of, arena, native)
+        self.program = Program(inputs, self._parameters, results, gradient_of, trace, arena, native)
         self._flags = [(x, x.requires_grad) for x in self.program.leaves]
 
     def outdated(self) -> bool:

@@ -16,6 +16,23 @@ from typing import Any
 
 from ..nn.module import Module
 
+
+class StaleReplayError(RuntimeError):
+    """A replay would give other numbers than the function itself.
+
+    >>> import tinygrad_seq as tg
+    >>> w = tg.Tensor([3.0, 2.0, -1.0], requires_grad=True)
+    >>> positive = tg.primitive(lambda x: x[x > 0], lambda g, y, x: tg.where(x > 0, 1.0, 0.0), name="positive")
+    >>> step = tg.replay(lambda x: positive(w * x).sum())
+    >>> float(step(np.ones(3)))
+    5.0
+    >>> try:
+    ...     step(-np.ones(3))
+    ... except tg.StaleReplayError as error:
+    ...     print(str(error).partition(":")[0])
+    """
+
+
 Look = Callable[[], Sequence[Any]]
 MOST = 64  # of a long list, so many entries are looked into
 

@@ -18,9 +18,10 @@ from numpy.typing import DTypeLike
 
 from ...engine.arguments import generator
 from ...engine.compositions import concat, stack
+from ...engine.context import CONTEXT
 from ...engine.ops import embedding, less, maximum, where
 from ...engine.recording import enable_grad, no_grad, scope
-from ...engine.tensor import CONTEXT, Tensor
+from ...engine.tensor import Tensor
 from ...engine.tree import map_state
 from ...reading.table import Matrix
 from ...reading.tape import Tape
