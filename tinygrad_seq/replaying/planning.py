@@ -165,7 +165,9 @@ class Plan:
             elif writes(operation):
                 self.calls.append((functools.partial(operation.forward, out=out, **options), tuple(values)))
             else:
-                self.calls.append((copied, (functools.partial(operation.forward, **options), out, *values)))
+                forward: Any = functools.partial(operation.forward, **options)
+                forward.__name__ = operation.__name__
+                self.calls.append((copied, (forward, out, *values)))
         for root in dict.fromkeys(self._root[x] for x in dying):
             if root is not taken:
                 buffer = self._bytes.pop(root)
@@ -291,10 +293,10 @@ DIRECT: dict[Any, Callable[..., list[Call]]] = {
 def copied(forward: Callable[..., Any], out: Array, *values: Any) -> None:
     result = forward(*values)
     if np.shape(result) != out.shape:
-        name = getattr(getattr(forward, "func", forward), "__name__", "an operation")
+        name = getattr(forward, "__name__", "an operation")
         raise StaleReplayError(
-            f"{name} gives shape {np.shape(result)} now and gave {out.shape} when the replay was recorded: an "
-            "operation whose result has another shape for other numbers cannot be replayed"
+            f"{name} gives shape {np.shape(result)} now and gave {out.shape} when the replay was recorded: "
+            "an operation whose result has another shape for other numbers cannot be replayed"
         )
     np.copyto(out, result)
 

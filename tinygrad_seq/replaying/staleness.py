@@ -30,6 +30,7 @@ class StaleReplayError(RuntimeError):
     ...     step(-np.ones(3))
     ... except tg.StaleReplayError as error:
     ...     print(str(error).partition(":")[0])
+    positive gives shape (1,) now and gave (2,) when the replay was recorded
     """
 
 
