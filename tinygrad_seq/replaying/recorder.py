@@ -167,7 +167,9 @@ class Replay:
                         warnings.warn(CHANGING.format(self._limit), stacklevel=2)
                     self._recordings.popitem(last=False)
                     self._forget_buffers()
-                recording = _Recording(self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native)
+                recording = _Recording(
+                    self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native
+                )
                 self._recordings[signature] = recording
                 first, recording.first = recording.first, []  # which nobody asks for again
                 return recording.delivered(first)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..engine import ops
 from ..engine.backward import fitted, times_rates, unchanged_inputs
+from ..engine.context import Trace
 from ..engine.recording import Part, Recording
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of
@@ -76,7 +77,7 @@ class PageProgram:
         order = tape.recorded()
         self.tensors = [*(x for x in tape.leaves if x.requires_grad), *order]
         self.place = {x: k for k, x in enumerate(self.tensors)}
-        tracing = Recording(lambda context: context._replace(recording=True, tracing=True))
+        tracing = Recording(lambda context: context._replace(recording=True, tracing=Trace()))
         with tracing, np.errstate(all="ignore"):  # the page computes what is not finite as well
             self._forward = self._written(lambda: [self._slot(t) for t in self.tensors])
             self._backward = [self._block(t) for t in reversed(order)]
