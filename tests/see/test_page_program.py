@@ -13,13 +13,13 @@ from tinygrad_seq.engine import ops
 from tinygrad_seq.see import page_program
 from tinygrad_seq.see.page_program import PageProgram
 
-SCRIPT = Path(page_program.__file__).with_name("page.js").read_text("utf-8")
+SCRIPT = Path(page_program.__file__).with_name("page_program.js").read_text("utf-8")
 DRIVER = """
 const { data, cases } = JSON.parse(require("fs").readFileSync(0, "utf-8"));
 const program = new Program(data), plain = (x) => Array.from(x, (v) => (Number.isFinite(v) ? v : String(v)));
 console.log(JSON.stringify(cases.map(({ set, cuts, held }) => {
-  for (const [t, numbers] of set) program.values[program.tensors[t][0]] = Float64Array.from(numbers, Number);
-  program.compute();
+  for (const [t, numbers] of set) program.set(t, Float64Array.from(numbers, Number));
+  program.run(program.forward);
   const seeds = new Map([[program.result, Float64Array.of(1)]]);
   const credit = program.sweep(seeds, crossing(program, cuts, new Set(held)));
   return program.tensors.map((_, t) => [plain(program.value(t)), credit.has(t) ? plain(credit.get(t)) : null]);
@@ -134,6 +134,21 @@ def test_a_grid_of_knobs_cuts_and_holds_agrees_with_python():
                 flows.append((tape, tape.flow(cut=cut, holding=held)))
     for found, (tape, flow) in zip(in_node(program, cases), flows, strict=True):
         agree(found, tape, flow)
+
+
+def test_the_value_of_a_detached_state_follows_the_knobs_and_its_credit_stops():
+    def truncated(w):
+        w, h = tg.Tensor(w, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
+        states = []
+        for t in (1, 2, 3):
+            with tg.step(t):
+                h = (w * h.detach()).named("h")
+            states.append(h)
+        return tg.Tape(tg.stack(states).sum())
+
+    program, tape = PageProgram(truncated(0.5)), truncated(0.9)
+    (found,) = in_node(program, [({program.tensors[0]: [0.9]}, [], [])])
+    agree(found, tape, tape.flow())
 
 
 def test_what_is_not_finite_is_computed_as_numpy_does():

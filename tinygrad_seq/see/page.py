@@ -195,7 +195,7 @@ class Composition:
         data = json.dumps(self._data(), separators=(",", ":"), allow_nan=False)
         for sign, spelled in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):  # no end of the script in it
             data = data.replace(sign, spelled)
-        script = asset("page.js")
+        script = asset("page_program.js") + asset("page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         narrow = any(figure.program.narrow for figure in self.figures)
         hidden = self.hidden + " It was recorded in float32 or less; the page computes in float64." * narrow

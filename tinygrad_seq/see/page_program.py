@@ -77,6 +77,7 @@ class PageProgram:
         order = tape.recorded()
         self.tensors = [*(x for x in tape.leaves if x.requires_grad), *order]
         self.place = {x: k for k, x in enumerate(self.tensors)}
+        self._arrays = {id(array_of(x)): x for x in self.tensors}
         tracing = Recording(lambda context: context._replace(recording=True, tracing=Trace()))
         with tracing, np.errstate(all="ignore"):  # the page computes what is not finite as well
             self._forward = self._written(lambda: [self._slot(t) for t in self.tensors])
@@ -176,6 +177,8 @@ class PageProgram:
         return self._slots[t]
 
     def _leaf(self, x: Tensor) -> int:
+        if not x.requires_grad and (source := self._arrays.get(id(array_of(x)))) is not None:
+            return self._slot(source)  # it was detached from what is on the tape: the value goes on
         slot = self._new()
         self._start[slot] = self._numbers(array_of(x), x.label())
         return slot
@@ -262,7 +265,7 @@ class PageProgram:
         index = operation.forward(positions, *ids, **options)
         if index.size == positions.size and (index.size < 2 or np.array_equal(index.ravel(), positions.ravel())):
             return slot
-        return self._write("take", [slot], self._map(index, positions))
+        return self._write("take", [slot], index.size, self._map(index, positions))
 
     def _map(self, index: Array, positions: Array) -> int:
         """The number of an index map. A view of positions is told by where it starts, its lengths and strides."""
