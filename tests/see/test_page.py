@@ -135,6 +135,9 @@ def test_small_leaves_get_knobs_and_a_name_gives_a_range():
         *(f"b[{k}]" for k in range(4)),
         *(f"A[{i},{k}]" for i in (0, 1) for k in range(4)),
     ]
+    net = tg.nn.LSTM(2, 8, rng=0)
+    large = carried(tg.explore((net(np.ones((2, 2)))[0] ** 2).sum()))["knobs"]
+    assert [k["label"] for k in large] == [f"b[{k}]" for k in range(8)]
     ranges = [
         a
         for tag, a in Elements(tg.explore(three_uses(), {"w": (-2, 0.25)}).html()).attributes
@@ -393,7 +396,9 @@ def test_the_steps_are_walked_forward_and_back_and_end_at_the_gradient(opened):
     assert re.search(r"Forward, step 3: h₃ = 0 \+ %\d = 0\.25\.", " ".join(said))
     assert "times the local rate (the other factor): -0.375 is added to w, which has -0.375 so far" in " ".join(said)
     assert "-0.375 is added to w, which has -0.75 so far" in " ".join(said)
+    assert tab.locator(".now").count() == 1 and "h₁" in tab.locator(".now").text_content()  # w · h goes into it
     box.press("Escape")
+    assert tab.locator(".now").count() == 0
     agree(tab, three_uses())
 
 

@@ -262,10 +262,11 @@ class Page {
       const says = carries ? `credit ${look(credits[k], 4)}` : none;
       if (title) title.textContent = title.textContent.replace(/[^:]*$/, ` ${says}`);
     }
+    const now = this.now.map((t) => drawing.owners[t]);
     for (const group of all("[data-node]", svg)) {
       const t = drawing.nodes[group.dataset.node];
       group.querySelector("rect")?.classList.toggle("held", held.has(t));
-      group.classList.toggle("now", this.now.includes(t));
+      group.classList.toggle("now", now.includes(t));
     }
     for (const line of all(".on-page", svg)) line.remove();
     for (const k of this.state.cuts) {
@@ -361,7 +362,7 @@ function ticks(from, to, whole) {
 }
 
 // Lines from place to place: values or credits, or the band of the rows of a credit; in powers of ten if asked for.
-function drawChart(svg, { lines, log, low, high }, found) {
+function drawChart(svg, { lines, log, low, high, first = 0 }, found) {
   const left = 52, right = 630, top = 10, bottom = 270;
   const points = lines.map(({ p, tensors, what, rows: n }) => tensors.map((t) => {
     const x = what === "credit" ? found[p].arrived.get(t) : found[p].program.value(t);
@@ -380,7 +381,7 @@ function drawChart(svg, { lines, log, low, high }, found) {
     svg.append(svgElement("text", { x: left - 6, y: up(v) + 4 }, log ? `1e${v}` : short(v, 3)));
   }
   for (const k of ticks(0, n, true)) {
-    svg.append(svgElement("text", { x: across(k), y: bottom + 18, class: "middle" }, String(k)));
+    svg.append(svgElement("text", { x: across(k), y: bottom + 18, class: "middle" }, String(k + first)));
   }
   points.forEach((line, k) => {
     const upper = line.map((v, i) => corner(Math.max(...v), i)).join("L");

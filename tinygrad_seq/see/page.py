@@ -28,6 +28,7 @@ from .graph import SUBSCRIPTS, printable
 from .page_program import PageProgram
 
 KNOBS = 24  # as many are made where none are asked for
+FEW = 8  # of a leaf, where all leaves have more entries than that
 MOST = 200  # knobs on a page
 DRAWN = 12  # steps of a longer sequence that are drawn
 DIGITS = 6
@@ -347,7 +348,16 @@ def _drawn(figure: Figure) -> dict[str, Any] | None:
     drawing, place = figure.drawing, figure.program.place
     if drawing is None:
         return None
+    # What is not drawn goes into something that is: that is pointed at when the stepper comes to it.
+    owners: dict[Tensor, Tensor] = {x: x for x in (*drawing.nodes, *drawing.shared)}
+    for t in reversed(figure.program.tensors):
+        owner = owners.setdefault(t, t)
+        record = t.record
+        for x in record.inputs if record is not None else ():
+            if isinstance(x, Tensor):
+                owners.setdefault(x, owner)
     return {
+        "owners": [place.get(owners[x], -1) for x in figure.program.tensors],
         "nodes": [place.get(x, -1) for x in drawing.nodes],
         "shared": [place.get(x, -1) for x in drawing.shared],
         "edges": [(place.get(e.source, -1), place.get(e.target, -1)) for e in drawing.edges],
@@ -431,13 +441,17 @@ def explore(
 
 def asked_knobs(tape: Tape, knobs: Any, figure: int = 0) -> list[Knob]:
     """A knob for each entry of the leaves that were asked for."""
+    first: int | None = None  # entries of a leaf
     if knobs is None:
         chosen: list[tuple[Tensor, Any]] = []
         room = KNOBS
-        for x in sorted(tape.leaves, key=lambda x: x.size):
-            if x.requires_grad and x.size <= room and np.isfinite(array_of(x)).all():
+        leaves = [x for x in tape.leaves if x.requires_grad and x.size and np.isfinite(array_of(x)).all()]
+        for x in sorted(leaves, key=lambda x: x.size):
+            if x.size <= room:
                 chosen.append((x, None))
                 room -= x.size
+        if leaves and not chosen:
+            chosen, first = [(min(leaves, key=lambda x: x.size), None)], FEW
     else:
         given = [knobs] if isinstance(knobs, (str, Tensor)) else list(knobs)
         if strangers := [x for x in given if not isinstance(x, (str, Tensor))]:
@@ -458,7 +472,7 @@ def asked_knobs(tape: Tape, knobs: Any, figure: int = 0) -> list[Knob]:
             )
         if not np.isfinite(array_of(x)).all():
             raise ValueError(f"a knob starts at a number, and {printable(x.label())} holds {said(array_of(x))}")
-        for k, v in enumerate(array_of(x).reshape(-1).tolist()):
+        for k, v in enumerate(array_of(x).reshape(-1)[:first].tolist()):
             index = "" if x.size == 1 else str(list(map(int, np.unravel_index(k, x.shape)))).replace(" ", "")
             step = "" if x.step is None or not x.name else str(x.step).translate(SUBSCRIPTS)
             low, high = _span(x, span, v)

@@ -351,7 +351,7 @@ def explosion() -> Page:
         update=[w],
         clip=0.0,
         charts=[
-            {"log": True, "low": -8, "lines": [
+            {"log": True, "low": -8, "first": 1, "lines": [
                 {"p": 0, "tensors": states, "what": "value"}, {"p": 0, "tensors": states, "what": "credit"}
             ]}
         ],
