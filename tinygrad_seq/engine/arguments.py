@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from .signatures import renamed
+from .signatures import Array, renamed
 
 
 def whole_number(function: str, name: str, value: Any, least: int | None = None) -> int:
@@ -43,6 +43,24 @@ def generator(rng: Any, function: str | None = None) -> np.random.Generator:
     raise ValueError(
         f"{function or 'drawing'} needs rng as a np.random.Generator or a seed (a whole number >= 0), got {rng!r}"
     )
+
+
+def misfits(wanted: Mapping[str, Array], given: Mapping[str, Array]) -> list[str]:
+    """What differs between arrays that should have the same names, shapes and dtypes, in words; [] where nothing does.
+
+    The order of bytes does not count, and texts may have any length.
+    """
+    faults = [f"missing {name}" for name in wanted if name not in given]
+    faults += [f"unknown {name}" for name in given if name not in wanted]
+    for name in wanted:
+        if name in given:
+            want, got = wanted[name], given[name]
+            alike = want.dtype.kind == got.dtype.kind == "U" or want.dtype.newbyteorder("=") == got.dtype.newbyteorder(
+                "="
+            )
+            if want.shape != got.shape or not alike:
+                faults.append(f"{name}: needs {want.shape} {want.dtype}, got {got.shape} {got.dtype}")
+    return faults
 
 
 def options_by_name(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from math import hypot, isfinite, sqrt
 
 import numpy as np
 
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor
+from .parameters import Parameters, named
 
 
 class GradientNorm(float):
@@ -29,9 +29,10 @@ class GradientNorm(float):
         return self
 
 
-def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float, p: float = 2.0) -> GradientNorm:
+def clip_grad_norm(parameters: Parameters, max_norm: float, p: float = 2.0) -> GradientNorm:
     """Scale all gradients by one factor so that their joint p-norm is at most max_norm (Pascanu et al. 2013).
 
+    `parameters` are what an optimiser takes: a module, a list of tensors, a dict of them.
     Returns the norm before clipping; `.scale` is the factor. The norm is taken in float64 and cannot overflow; p may
     be infinite. Tied parameters count once. No gradients, or only zeros: norm 0, nothing changes. A gradient that is
     not finite raises FloatingPointError with the parameter's name and leaves all gradients as they were; a negative
@@ -53,7 +54,7 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float, p: float = 2.0
     return GradientNorm(norm, scale)
 
 
-def clip_grad_value(parameters: Iterable[Tensor], bound: float) -> GradientNorm:
+def clip_grad_value(parameters: Parameters, bound: float) -> GradientNorm:
     """Move every entry of every gradient into -bound..bound.
 
     Returns the largest absolute value before clipping; `.scale` is by what that entry was multiplied. Errors as in
@@ -74,12 +75,13 @@ def clip_grad_value(parameters: Iterable[Tensor], bound: float) -> GradientNorm:
     return GradientNorm(largest, min(1.0, bound / largest) if largest else 1.0)
 
 
-def _given(parameters: Iterable[Tensor]) -> list[tuple[int, Tensor, Array]]:
-    """The parameters that have a gradient, each once, with their numbers in the list and their gradients."""
-    return [(k, x, x.grad) for k, x in enumerate(dict.fromkeys(parameters_of(parameters))) if x.grad is not None]
+def _given(parameters: Parameters) -> list[tuple[str, Tensor, Array]]:
+    """The parameters that have a gradient, each once, with their names and their gradients."""
+    names = {x: name for name, x in reversed(named(parameters).items())}
+    return [(name, x, x.grad) for x, name in reversed(names.items()) if x.grad is not None]
 
 
-def _norm(given: list[tuple[int, Tensor, Array]], p: float) -> float:
+def _norm(given: list[tuple[str, Tensor, Array]], p: float) -> float:
     """The joint p-norm of the gradients, which must be finite."""
     gradients = [np.asarray(g, np.float64).ravel() for _, _, g in given]
     if p == 2:
@@ -88,25 +90,11 @@ def _norm(given: list[tuple[int, Tensor, Array]], p: float) -> float:
         if 1e-140 < norm < np.inf:  # else squares may have overflowed or underflowed
             return norm
     largest = 0.0
-    for (k, x, _), g in zip(given, gradients, strict=True):
+    for (name, _, _), g in zip(given, gradients, strict=True):
         peak = float(np.abs(g).max(initial=0))
         if not isfinite(peak):
-            raise FloatingPointError(f"the gradient of parameter {k} ({x.label()}) is not finite; nothing was clipped")
+            raise FloatingPointError(f"the gradient of parameter {name} is not finite; nothing was clipped")
         largest = max(largest, peak)
     if largest == 0 or p == np.inf:
         return largest
     return largest * float(sum((np.abs(g / largest) ** p).sum() for g in gradients) ** (1 / p))
-
-
-def parameters_of(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """The parameters as a list."""
-    if isinstance(parameters, (Tensor, Mapping)) or not isinstance(parameters, Iterable):
-        raise TypeError(f"parameters come as a list: [w], or module.parameters(); got {type(parameters).__name__}")
-    listed = list(parameters)
-    for x in listed:
-        if not isinstance(x, Tensor):
-            raise TypeError(
-                f"parameters are tensors, got {type(x).__name__} in the list: of a module give module.parameters(), of "
-                "two modules [*one.parameters(), *other.parameters()]"
-            )
-    return listed

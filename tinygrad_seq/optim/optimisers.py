@@ -6,34 +6,44 @@ of a step are computed before the first parameter changes, so that an error leav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
+from ..engine.arguments import misfits
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
-from .clipping import parameters_of
+from ..engine.tensor import Tensor, array_of
+from .parameters import Parameters, named
 from .schedules import Schedule
 
 Memory = dict[str, Any]
 
 
 class Optimiser:
-    """What optimisers share: the parameters, the learning rate, and a memory with a clock of its own for each of them.
+    """What optimisers share: the parameters by name, the learning rate, and a memory and a clock for each parameter.
+
+    `parameters`: a module (`Adam(net)`), a dict of them (`Adam({"decoder": net, "w": w})`) or a list of tensors;
+    `named_parameters()` shows by what names memory, checkpoints and messages know them. Or a list of groups with
+    options of their own: `Adam([{"parameters": net}, {"parameters": head, "lr": 0.1}], lr=0.01)`; where names occur in
+    several groups, the number of the group stands before them. What a group does not say is the optimiser's, and both
+    may be changed between updates: `optimiser.lr`, `optimiser.groups[1]["lr"]`.
 
     `lr` is a number, or a function of the number of updates made before (see the schedules). A parameter whose
-    gradient is None is left alone, and so are its memory and its clock. Write one of your own by giving `rule` and the
-    names of the arrays that it `remembers`.
+    gradient is None is left alone, and so are its memory and its clock; where all are None, `step` warns. Write one of
+    your own by giving `rule` and the names of the arrays that it `remembers`.
 
     ValueError for no parameters (or a generator that was used up), a parameter given twice (a tied one is listed once
     by `module.parameters()`), one that was computed or requires no gradient, and for a rate that is negative or not
-    finite.
+    finite. TypeError for an option that it does not have.
 
     >>> class SignDescent(Optimiser):
     ...     def rule(self, w, g, memory, lr):
     ...         return w - lr * np.sign(g), memory
-    >>> w = Tensor([1.0, 2.0], requires_grad=True)
+    >>> w = Tensor([1.0, 2.0], requires_grad=True, name="w")
     >>> optimiser = SignDescent([w], lr=0.25)
     >>> (3.0 * w[0] - w[1]).backward()
     >>> optimiser.step()
@@ -43,55 +53,115 @@ class Optimiser:
 
     remembers: tuple[str, ...] = ()
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float | Schedule) -> None:
-        self.parameters = parameters_of(parameters)
-        if not self.parameters:
+    def __init__(self, parameters: Parameters | list[dict[str, Any]], lr: float | Schedule, **options: Any) -> None:
+        self.lr, self.updates = lr, 0
+        vars(self).update(options)
+        if not isinstance(parameters, (Tensor, str, Mapping)) and hasattr(parameters, "__iter__"):
+            parameters = list(parameters)
+        groups: list[Any] = [{"parameters": parameters}]
+        if isinstance(parameters, list) and any(isinstance(group, Mapping) for group in parameters):
+            groups = parameters
+        self.groups: list[dict[str, Any]] = []
+        parts = []
+        for group in groups:
+            if not isinstance(group, Mapping) or "parameters" not in group:
+                raise TypeError(
+                    'a group of parameters is a dict, {"parameters": net, "lr": 0.1}, got '
+                    f"{f'one with {list(group)}' if isinstance(group, Mapping) else type(group).__name__}"
+                )
+            parts.append(named(group["parameters"]))
+            own = {option: value for option, value in group.items() if option != "parameters"}
+            if unknown := own.keys() - {"lr", *options}:
+                known = ", ".join(["lr", *options])
+                raise TypeError(f"{self._kind} has no option {', '.join(sorted(unknown))}; a group may have {known}")
+            self.groups.append({"parameters": list(parts[-1].values())} | own)
+        several = sum(map(len, parts)) > len(set().union(*parts))
+        self._parameters: dict[str, Tensor] = {}
+        self._group_of: dict[Tensor, int] = {}
+        for k, part in enumerate(parts):
+            for name, x in part.items():
+                self._accept(f"{k}.{name}" if several else name, x, k)
+        if not self._parameters:
             raise ValueError(
                 "an optimiser needs parameters; the list is empty (a generator that was used up, or a frozen module)"
             )
-        seen: set[Tensor] = set()
-        for k, x in enumerate(self.parameters):
-            if x in seen:
-                raise ValueError(f"parameter {k} ({x.label()}) is given twice; module.parameters() lists each once")
-            if x.operation is not None:
-                raise ValueError(f"parameter {k} is {x.label()}; only leaves can be trained")
-            if not x.requires_grad:
-                raise ValueError(
-                    f"parameter {k} ({x.label()}) requires no gradient and would never change: leave it out, or set "
-                    "requires_grad=True (a frozen module: freeze(False))"
-                )
-            seen.add(x)
-        self.lr, self.updates = lr, 0
-        self.memory: list[Memory] = [{} for _ in self.parameters]
-        _ = self.rate  # refused now if it is none
+        self.memory: dict[str, Memory] = {name: {} for name in self._parameters}
+        for k in range(len(self.groups)):  # refused now if something in it is wrong
+            _ = self._of(k).rate
+
+    def _accept(self, name: str, x: Tensor, group: int) -> None:
+        if x in self._group_of:
+            raise ValueError(f"parameter {name} ({x.label()}) is given twice; module.parameters() lists each once")
+        if x.operation is not None:
+            raise ValueError(f"parameter {name} is {x.label()}; only leaves can be trained")
+        if not x.requires_grad:
+            raise ValueError(
+                f"parameter {name} ({x.label()}) requires no gradient and would never change: leave it out, or set "
+                "requires_grad=True (a frozen module: freeze(False))"
+            )
+        self._parameters[name], self._group_of[x] = x, group
+
+    @property
+    def _kind(self) -> str:
+        return type(self).__name__
+
+    def _of(self, group: int) -> Self:
+        """This optimiser with the options of one group."""
+        own = {option: value for option, value in self.groups[group].items() if option != "parameters"}
+        one = copy(self) if own else self
+        vars(one).update(own)
+        one.check()
+        return one
+
+    def check(self) -> None:
+        """ValueError where the options do not go together."""
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All parameters, each once."""
+        return list(self._parameters.values())
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """All parameters, by the names under which they are remembered."""
+        return dict(self._parameters)
 
     @property
     def rate(self) -> float:
-        """The learning rate of the next update."""
+        """The learning rate of the next update (of a group with a rate of its own: that is another)."""
         rate = float(self.lr(self.updates) if callable(self.lr) else self.lr)
         if not 0 <= rate < np.inf:
             raise ValueError(f"the learning rate is a finite number >= 0, got {rate} for update {self.updates}")
         return rate
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(lr={self.rate:g}, parameters: {len(self.parameters)}, updates: {self.updates})"
+        groups = f", groups: {len(self.groups)}" if len(self.groups) > 1 else ""
+        return f"{self._kind}(lr={self.rate:g}, parameters: {len(self._parameters)}{groups}, updates: {self.updates})"
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""
-        for x in self.parameters:
+        for x in self._parameters.values():
             x.zero_grad()
 
     def step(self) -> None:
         """Update every parameter that has a gradient; an error changes nothing."""
-        rate, changes = self.rate, []
-        for k, (x, memory) in enumerate(zip(self.parameters, self.memory, strict=True)):
+        rules = [(one, one.rate) for one in map(self._of, range(len(self.groups)))]
+        changes = []
+        for name, x in self._parameters.items():
             g = x.grad
             if g is not None:
                 if g.shape != x.shape:
-                    raise ValueError(f"the gradient of parameter {k} ({x.label()}) has shape {g.shape}, not {x.shape}")
-                changes.append((k, x, *self.rule(x._array, g, memory, rate)))
-        for k, x, new, memory in changes:
-            x._array, self.memory[k] = np.asarray(new, x.dtype), memory
+                    raise ValueError(f"the gradient of parameter {name} has shape {g.shape}, not {x.shape}")
+                one, rate = rules[self._group_of[x]]
+                w, g = (array.astype(_wide(x), copy=False) for array in (array_of(x), g))
+                changes.append((name, x, *one.rule(w, g, self.memory[name], rate)))
+        if not changes:
+            warnings.warn(
+                f"no parameter of this {self._kind} has a gradient, so the step changes nothing: call backward() "
+                "first, and give the optimiser the parameters that the loss is computed from",
+                stacklevel=2,
+            )
+        for name, x, new, memory in changes:
+            x.data, self.memory[name] = np.asarray(new, x.dtype), memory
         self.updates += 1
 
     def rule(self, w: Array, g: Array, memory: Memory, lr: float) -> tuple[Array, Memory]:
@@ -99,37 +169,59 @@ class Optimiser:
 
         Both are new objects, which share nothing with w, g and the old memory.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no rule(w, g, memory, lr)")
+        raise NotImplementedError(f"{self._kind} defines no rule(w, g, memory, lr)")
 
     def state_dict(self) -> dict[str, Array]:
-        """Copies of all that is remembered: `updates`, and `k.m` for the m of parameter number k."""
+        """Copies of all that is remembered: `updates`, and `readout.W.m` for the m of the parameter readout.W."""
         state = {"updates": np.array(self.updates)}
-        for k, memory in enumerate(self.memory):
-            state |= {f"{k}.{name}": np.array(value) for name, value in memory.items()}
+        for name, memory in self.memory.items():
+            state |= {f"{name}.{what}": np.array(value) for what, value in memory.items()}
         return state
 
     def load_state_dict(self, arrays: Mapping[str, Any]) -> None:
         """Take up a state. Strict: exactly the names, shapes and dtypes of this optimiser's memory (all of it or none
-        for each parameter), or ValueError naming each difference, and nothing is changed."""
-        given = {name: np.asarray(value) for name, value in arrays.items()}
+        for each parameter), or ValueError naming each difference, and nothing is changed. States of version 0.1, which
+        know the parameters by their places (`0.m`), are taken by place."""
+        self.prepared(arrays)()
+
+    def prepared(self, arrays: Mapping[str, Any]) -> Callable[[], None]:
+        """What takes up this state when it is called, and cannot fail then. ValueError as `load_state_dict`."""
+        given = {self._of_today(path): np.asarray(value) for path, value in arrays.items()}
         wanted = {"updates": np.array(self.updates)}
-        for k, x in enumerate(self.parameters):
-            names = {name: f"{k}.{name}" for name in self.remembers}
-            if any(name in given for name in names.values()):
-                wanted |= {path: np.array(0) if name == "t" else x._array for name, path in names.items()}
-        faults = [f"missing {path}" for path in wanted if path not in given]
-        faults += [f"unknown {path}" for path in given if path not in wanted]
-        for path in wanted.keys() & given.keys():
-            want, got = wanted[path], given[path]
-            if (got.shape, got.dtype) != (want.shape, want.dtype):
-                faults.append(f"{path}: needs {want.shape} {want.dtype}, got {got.shape} {got.dtype}")
+        memories: dict[str, Memory] = {name: {} for name in self._parameters}
+        paths: dict[str, tuple[str, str]] = {}
+        for name, x in self._parameters.items():
+            of_this = {f"{name}.{what}": (name, what) for what in self._of(self._group_of[x]).remembers}
+            if any(path in given for path in of_this):
+                like = np.zeros(x.shape, _wide(x))
+                wanted |= {path: np.array(0) if what == "t" else like for path, (_, what) in of_this.items()}
+                paths |= of_this
+        faults = misfits(wanted, given)
+        if not faults:
+            counts = {"updates": 0} | {path: 1 for path, (_, what) in paths.items() if what == "t"}
+            faults = [f"{path} is {given[path]}" for path, least in counts.items() if given[path] < least]
         if faults:
-            raise ValueError(f"the state does not fit {type(self).__name__}: {'; '.join(sorted(faults))}")
-        self.updates = int(given.pop("updates"))
-        self.memory = [{} for _ in self.parameters]
-        for path, value in given.items():
-            number, name = path.split(".")
-            self.memory[int(number)][name] = int(value) if name == "t" else value.copy()
+            raise ValueError(f"the state does not fit {self._kind}: {'; '.join(sorted(faults))}")
+        updates = int(given["updates"])
+        for path, (name, what) in paths.items():
+            memories[name][what] = int(given[path]) if what == "t" else given[path].astype(wanted[path].dtype)
+
+        def take_up() -> None:
+            self.updates, self.memory = updates, memories
+
+        return take_up
+
+    def _of_today(self, path: str) -> str:
+        """The name of an entry; in version 0.1 the place of the parameter stood for its name."""
+        place = re.fullmatch(r"(\d{1,9})\.(\w+)", path)
+        if place is None or path.rpartition(".")[0] in self._parameters or int(place[1]) >= len(self._parameters):
+            return path
+        return f"{list(self._parameters)[int(place[1])]}.{place[2]}"
+
+
+def _wide(x: Tensor) -> np.dtype[Any]:
+    """In what an update is computed and remembered: for float16, whose squares overflow at 256, that is float32."""
+    return np.promote_types(x.dtype, np.float32).newbyteorder("=")
 
 
 class SGD(Optimiser):
@@ -145,21 +237,28 @@ class SGD(Optimiser):
     0.575
     """
 
+    momentum: float
+    nesterov: bool
+    weight_decay: float
+
     def __init__(
         self,
-        parameters: Iterable[Tensor],
+        parameters: Parameters | list[dict[str, Any]],
         lr: float | Schedule,
         momentum: float = 0.0,
         nesterov: bool = False,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(parameters, lr)
-        if not 0 <= momentum < 1 or not 0 <= weight_decay < np.inf:
-            raise ValueError(f"SGD needs momentum in [0, 1) and weight_decay >= 0, got {momentum} and {weight_decay}")
-        if nesterov and not momentum:
+        super().__init__(parameters, lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay)
+
+    def check(self) -> None:
+        if not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < np.inf:
+            raise ValueError(
+                f"SGD needs momentum in [0, 1) and weight_decay >= 0, got {self.momentum} and {self.weight_decay}"
+            )
+        if self.nesterov and not self.momentum:
             raise ValueError("nesterov looks ahead along the momentum: it needs momentum > 0")
-        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
-        self.remembers = ("m",) if momentum else ()
+        self.remembers = ("m",) if self.momentum else ()
 
     def rule(self, w: Array, g: Array, memory: Memory, lr: float) -> tuple[Array, Memory]:
         if self.weight_decay:
@@ -185,22 +284,26 @@ class Adam(Optimiser):
 
     remembers = ("t", "m", "v")
     decoupled = False
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
 
     def __init__(
         self,
-        parameters: Iterable[Tensor],
+        parameters: Parameters | list[dict[str, Any]],
         lr: float | Schedule = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(parameters, lr)
-        if not all(0 <= beta < 1 for beta in betas) or not eps >= 0 or not 0 <= weight_decay < np.inf:
+        super().__init__(parameters, lr, betas=betas, eps=eps, weight_decay=weight_decay)
+
+    def check(self) -> None:
+        betas, eps, decay = self.betas, self.eps, self.weight_decay
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas) or not eps >= 0 or not 0 <= decay < np.inf:
             raise ValueError(
-                f"{type(self).__name__} needs betas in [0, 1), eps >= 0 and weight_decay >= 0, got {betas}, {eps} and "
-                f"{weight_decay}"
+                f"{self._kind} needs two betas in [0, 1), eps >= 0 and weight_decay >= 0, got {betas}, {eps}, {decay}"
             )
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
 
     def rule(self, w: Array, g: Array, memory: Memory, lr: float) -> tuple[Array, Memory]:
         (beta1, beta2), t = self.betas, memory.get("t", 0) + 1
@@ -231,7 +334,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        parameters: Iterable[Tensor],
+        parameters: Parameters | list[dict[str, Any]],
         lr: float | Schedule = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
