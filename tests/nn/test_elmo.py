@@ -707,7 +707,8 @@ def test_remembered_sentences_are_computed_once():
     elmo = tg.nn.Elmo(a_bilm(dtype=np.float32), layer_norm=True)
     (right,) = elmo(corpus)
     elmo.remember(corpus, batch=2)
-    encode, elmo.bilm.encoder = elmo.bilm.encoder, None  # whoever computes now, fails
+    net = elmo.bilm.forward
+    net._layer = None  # whoever computes now, fails
     (found,) = elmo(corpus)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.data, right.data, rtol=0, atol=1e-5)
@@ -716,8 +717,34 @@ def test_remembered_sentences_are_computed_once():
     elmo.forget()
     with pytest.raises(TypeError):
         elmo(corpus)
-    elmo.bilm.encoder = encode
+    del net._layer
     elmo(corpus)
+
+
+@pytest.mark.parametrize("change", ["load", "data", "train"])
+def test_what_was_remembered_is_forgotten_where_the_weights_have_changed(change):
+    corpus = [["we", "train"], ["the"]]
+    elmo, other = tg.nn.Elmo(a_bilm()), a_bilm()
+    elmo.remember(corpus)
+    softmax = elmo.bilm.softmax.W
+    if change == "load":
+        other.softmax.b.data = other.softmax.b.data + 1
+        for x in other.tensors().values():
+            x.data = x.data * 1.5
+        elmo.bilm.load_state_dict(other.state_dict())
+    elif change == "data":
+        net = elmo.bilm.forward.cells[0][0]
+        net.A.data = net.A.data * 2
+    else:
+        elmo.bilm.freeze(False)
+        elmo.bilm.loss(corpus).backward()
+        tg.optim.SGD(elmo.bilm, 0.5).step()
+        elmo.bilm.freeze()
+    (found,) = elmo(corpus)
+    elmo.forget()
+    (right,) = elmo(corpus)
+    np.testing.assert_array_equal(found.data, right.data)
+    assert softmax is elmo.bilm.softmax.W
 
 
 def test_a_saved_bilm_gives_the_same_features_to_the_bit(tmp_path):

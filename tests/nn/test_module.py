@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections import deque
 from itertools import pairwise
 
 import numpy as np
@@ -110,6 +111,91 @@ def test_freeze_stops_and_restarts_training():
     line = nn.Linear(2, 3, rng=0).freeze()
     assert line.parameters() == [] and not line(np.ones((1, 2))).requires_grad
     assert len(line.freeze(False).parameters()) == 2
+
+
+def test_unfreezing_makes_trainable_what_was_so_before_and_nothing_else():
+    mix, nest = nn.ScalarMix(3, learn=False), Nest()
+    assert list(mix.freeze().freeze(False).named_parameters()) == ["gamma"]
+    nest.parts.append(mix)
+    before = list(nest.named_parameters())
+    nest.freeze().freeze()
+    assert nest.parameters() == []
+    assert list(copy.deepcopy(nest).freeze(False).named_parameters()) == before
+    assert list(nest.parts[0].freeze(False).named_parameters()) == ["W", "b"]  # one part alone
+    assert list(nest.named_parameters()) == ["parts.0.W", "parts.0.b"]
+    assert list(nest.freeze(False).named_parameters()) == before
+    nest.parts[0].b.requires_grad = False  # by hand: no freeze has stopped it
+    assert "parts.0.b" not in nest.freeze(False).named_parameters()
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (lambda line, table: table.T, "the result of transpose"),
+        (lambda line, table: line.W - 0.1 * line.W, "the result of subtract"),
+        (lambda line, table: tg.Tensor(np.ones((2, 3)), name="c"), "c in its place"),
+    ],
+)
+def test_a_parameter_is_not_replaced_by_what_would_not_be_trained(value, told):
+    line, table = nn.Linear(2, 3, rng=0), tg.Tensor(np.ones((3, 2)), requires_grad=True)
+    W = line.W
+    with pytest.raises(TypeError, match=rf"Linear\.W is a parameter, .*{told}.*\.W\.data = .*h @ emb\.table\.T"):
+        line.W = value(line, table)
+    assert line.W is W and W in line.parameters()
+    with pytest.raises(TypeError, match="is a parameter"), tg.no_grad():
+        line.W = line.W - 0.1
+    line.W = other = tg.Tensor(np.ones((2, 3)), requires_grad=True)
+    line.b = None
+    assert line.parameters() == [other]
+
+
+def test_a_state_that_is_carried_in_an_attribute_may_be_replaced():
+    line = nn.Linear(2, 2, rng=0)
+    line.h = tg.Tensor(np.zeros(2))
+    line.h = line(line.h)
+    line.h = line.h.detach()
+    assert list(line.state_dict()) == ["W", "b", "h"]
+
+
+class Plain:
+    """What somebody forgot to derive from Module."""
+
+    def __init__(self, part):
+        self.part = part
+
+
+@pytest.mark.parametrize(
+    ("hide", "kind"),
+    [(lambda x: deque([x]), "deque"), (lambda x: {x}, "set"), (lambda x: frozenset([x]), "frozenset"), (Plain, "Plain"),
+     (lambda x: [Plain(x)], "list"), (lambda x: {"a": (deque([x]),)}, "dict")],
+)  # fmt: skip
+@pytest.mark.parametrize("what", ["tensor", "module"])
+def test_parameters_that_would_not_be_found_are_refused(hide, kind, what):
+    model = nn.Module()
+    model.hidden = hide(tg.Tensor(1.0, requires_grad=True) if what == "tensor" else nn.Linear(1, 1, rng=0))
+    for ask in (model.parameters, model.state_dict, model.freeze):
+        with pytest.raises(TypeError, match=rf"in Module\.hidden \({kind}\) would be neither trained nor saved"):
+            ask()
+
+
+def test_what_is_found_elsewhere_and_what_is_no_parameter_may_stand_anywhere():
+    model = nn.Module()
+    model.line = nn.Linear(1, 1, rng=0)
+    model.again, model.kept = {model.line.W}, deque([tg.Tensor(1.0)])
+    model.result, model.optimiser = Plain(model.line.W * 2), tg.optim.SGD(model.line, 0.1)
+    model.step = tg.replay(lambda x: model.line(x).sum(), wrt=model)
+    model.step(np.ones((1, 1)))
+    assert list(model.state_dict()) == ["line.W", "line.b"]
+
+
+def test_other_byte_orders_are_loaded():
+    line = nn.Linear(2, 3, rng=0, dtype=">f8")
+    state = nn.Linear(2, 3, rng=1).state_dict()
+    line.load_state_dict(state)
+    assert line.W.dtype == ">f8" and np.array_equal(line.W.data, state["W"])
+    other = nn.Linear(2, 3, rng=2)
+    other.load_state_dict(line.state_dict())
+    assert other.W.dtype.isnative and np.array_equal(other.W.data, state["W"])
 
 
 def test_train_and_eval_reach_every_part():

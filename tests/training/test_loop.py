@@ -254,7 +254,7 @@ def unrolled(w, xs, f):
         (lambda a, x: (a + x).exp(), [1.0, 800.0, -1e9, 0.0],
          r"update 2: the loss is inf; the first value that is not finite is h at step 2"),
         (lambda a, x: tg.sqrt(a * x), [1.0, 1.0, 1.0, 1.0],
-         r"update 2: the gradient of parameter 1 \(w\) is not finite; nothing was clipped; on the way back the "
+         r"update 2: the gradient of parameter w is not finite; nothing was clipped; on the way back the "
          r"gradient is first not finite at .* at step 4"),
     ],
 )  # fmt: skip
@@ -289,3 +289,65 @@ def test_bad_input_is_refused(options, error, message):
     with pytest.raises(error, match=message):
         tg.fit(**{"step": lambda x: w * x, "batches": [1.0], "optimiser": tg.optim.SGD([w], 0.1)} | options)
     assert w.item() == 1.0
+
+
+def test_a_loss_that_reaches_no_parameter_is_refused():
+    w, v = (tg.Tensor(1.0, requires_grad=True, name=name) for name in "wv")
+    for step in (lambda x: w * x, tg.replay(lambda x: w * x)):
+        with pytest.raises(ValueError, match=r"the loss reaches no parameter of the optimiser, .* it has v"):
+            tg.fit(step, [1.0], tg.optim.SGD([v], 0.1))
+    w.requires_grad = False
+    with pytest.raises(ValueError, match="reaches no parameter"):
+        tg.fit(lambda x: w * v.detach() * x + tg.Tensor(1.0, requires_grad=True), [1.0], tg.optim.SGD([v], 0.1))
+
+
+@pytest.mark.parametrize("nothing", [None, ()])
+def test_a_batch_that_is_nothing_is_a_batch(nothing):
+    w = tg.Tensor(1.0, requires_grad=True)
+    run = tg.fit(lambda *batch: w * (2.0 if batch == (None,) else 3.0), [nothing] * 3, tg.optim.SGD([w], 0.0))
+    assert run.losses == [2.0 if nothing is None else 3.0] * 3
+    with pytest.raises(TypeError):
+        tg.fit(lambda x: w * x, [1.0, None], tg.optim.SGD([w], 0.0))
+
+
+SENTENCES = [["the", "cat"], ["a", "dog", "ran"]]
+
+
+def stateful_bilm(seed):
+    vocabulary = tg.nn.Vocabulary.of(SENTENCES)
+    encoder = tg.nn.WordEncoder(vocabulary, 4, rng=seed)
+    return tg.nn.BiLM(encoder, vocabulary, hidden=4, layers=2, dropout=0.2, stateful=True, rng=seed)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_stateful_model_that_is_resumed_goes_on_bitwise(given, tmp_path):
+    def run(bilm, updates, **options):
+        optimiser = tg.optim.Adam(bilm, lr=0.05)
+        options |= {"model": bilm} if given else {}
+        losses = tg.fit(bilm.loss, [(SENTENCES,)] * 4, optimiser, updates=updates, **options).losses
+        return losses, bilm.state_dict(), optimiser.state_dict()
+
+    losses, weights, memory = run(stateful_bilm(0), 4)
+    first, *_ = run(stateful_bilm(0), 2, checkpoint=tmp_path / "run.npz")
+    second, *resumed = run(stateful_bilm(9), 4, checkpoint=tmp_path / "run.npz", resume=True)
+    assert first + second == losses
+    assert_same(resumed[0] | resumed[1], weights | memory)
+
+
+def test_weights_that_are_kept_by_name_are_resumed_in_any_order(tmp_path):
+    a, b = (tg.Tensor(1.0, requires_grad=True, name=name) for name in "ab")
+    path, step = tmp_path / "run.npz", lambda x: 10.0 * a * x + b * x
+    tg.fit(step, [1.0], tg.optim.SGD([a, b], 1.0, momentum=0.9), checkpoint=path)
+    a.data = b.data = 7.0
+    tg.fit(step, [1.0] * 2, tg.optim.SGD([b, a], 1.0, momentum=0.9), checkpoint=path, resume=True)
+    np.testing.assert_allclose([a.item(), b.item()], [-28.0, -1.9], rtol=1e-15)
+
+
+def test_a_run_of_version_0_1_is_resumed(tmp_path):
+    """Its file kept the weights and Adam's memory by place."""
+    path, w = tmp_path / "run.npz", tg.Tensor([5.0], requires_grad=True, name="w")
+    old = {"updates": 1, "0.t": 1, "0.m": np.array([0.1]), "0.v": np.array([0.001])}
+    tg.save(path, model=[np.array([2.0])], optimiser=old, update=1)
+    optimiser = tg.optim.Adam([w], lr=0.5)
+    run = tg.fit(lambda x: (w * x).sum(), [1.0, 1.0], optimiser, checkpoint=path, resume=True)
+    assert run.updates == 2 and optimiser.memory["w"]["t"] == 2 and w.item() == pytest.approx(1.5)

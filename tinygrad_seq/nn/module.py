@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from reprlib import recursive_repr
 from typing import Any, Self
 
 import numpy as np
 
+from ..engine.arguments import misfits
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of
 
 
 class Module:
@@ -18,6 +20,9 @@ class Module:
     A parameter is a tensor that requires a gradient. Names are paths, `layers.0.A`, in the order in which the
     attributes were first set; a tensor found under two names is tied: one parameter, listed once. A recorded
     result, kept in an attribute to be looked at, is no part of the state.
+
+    TypeError for what would silently not be trained: a parameter replaced by a result or a constant, and parameters in
+    a set, a deque or an object that is no module.
 
     >>> import tinygrad_seq as tg
     >>> class Line(tg.nn.Module):
@@ -33,6 +38,16 @@ class Module:
 
     training: bool = True
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = vars(self).get(name)
+        if isinstance(value, Tensor) and isinstance(old, Tensor) and _trainable(old) and not _trainable(value):
+            raise TypeError(
+                f"{type(self).__name__}.{name} is a parameter, and {value.label()} in its place would not be trained: "
+                f"for new values rebind its data, .{name}.data = ...; to tie it to another parameter, use that one "
+                "where it is needed, as in h @ emb.table.T; for another parameter give a Tensor with requires_grad=True"
+            )
+        super().__setattr__(name, value)
+
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """What the module computes: see the text of its class."""
         raise TypeError(f"{type(self).__name__} does not say what it computes: define __call__ (there is no forward)")
@@ -41,8 +56,16 @@ class Module:
         """Every tensor of the state by its path; tied tensors appear under each of their names."""
         found: dict[str, Tensor] = {}
         for path, x in _walk(self, "", ()):
-            if isinstance(x, Tensor) and x._operation is None and found.setdefault(path, x) is not x:
+            if isinstance(x, Tensor) and x.operation is None and found.setdefault(path, x) is not x:
                 raise ValueError(f"two tensors of {type(self).__name__} have the name {path}: rename a key")
+        known = set(found.values())
+        for module in self.modules():
+            for key, value in vars(module).items():
+                if not known.issuperset(_hidden(value)):
+                    raise TypeError(
+                        f"the parameters in {type(module).__name__}.{key} ({type(value).__name__}) would be neither "
+                        "trained nor saved: keep them in a list, a tuple, a dict or a class derived from tg.nn.Module"
+                    )
         return found
 
     def modules(self) -> list[Module]:
@@ -67,10 +90,23 @@ class Module:
             x.zero_grad()
 
     def freeze(self, frozen: bool = True) -> Self:
-        """Stop training: no parameter requires a gradient any more (`freeze(False)` makes all floats trainable)."""
-        for x in self.tensors().values():
-            if x.dtype.kind == "f":
-                x.requires_grad = not frozen
+        """Stop training: no parameter requires a gradient any more. `freeze(False)` makes those trainable again that a
+        `freeze` (of this module, or of one that it is part of) has stopped; what was a constant stays one."""
+        for module in self.modules():
+            tensors = module.tensors()
+            before = vars(module).get("_frozen", ())
+            if frozen:
+                module._frozen = tuple(
+                    dict.fromkeys([*before, *(path for path, x in tensors.items() if _trainable(x))])
+                )
+            else:
+                module._frozen = ()
+                for path in before:
+                    if path in tensors:
+                        tensors[path].requires_grad = True
+        if frozen:
+            for x in self.parameters():
+                x.requires_grad = False
         return self
 
     def train(self, mode: bool = True) -> Self:
@@ -90,31 +126,49 @@ class Module:
     def load_state_dict(self, arrays: Mapping[str, Any]) -> None:
         """Rebind every tensor to these values. Strict: the same names, shapes and dtypes, or ValueError naming each
         difference, and nothing is changed."""
+        self.prepared(arrays)()
+
+    def prepared(self, arrays: Mapping[str, Any]) -> Callable[[], None]:
+        """What rebinds every tensor when it is called, and cannot fail then. Errors as `load_state_dict`."""
         if not isinstance(arrays, Mapping):
             raise TypeError(
                 f"load_state_dict takes a dict of arrays by path, got {type(arrays).__name__}; of a file of tg.save, "
                 "tg.load(path, model=net) fills a module"
             )
         mine = self.tensors()
-        faults = [f"missing {path}" for path in mine if path not in arrays]
-        faults += [f"unknown {path}" for path in arrays if path not in mine]
-        values = {path: np.asarray(arrays[path]) for path in mine if path in arrays}
+        values = {path: np.asarray(array) for path, array in arrays.items()}
+        faults = misfits({path: array_of(x) for path, x in mine.items()}, values)
         seen: dict[Tensor, str] = {}
-        for path, value in values.items():
-            x = mine[path]
-            if (value.shape, value.dtype) != (x.shape, x.dtype):
-                faults.append(f"{path}: needs {x.shape} {x.dtype}, got {value.shape} {value.dtype}")
-            elif x in seen and not np.array_equal(value, values[seen[x]], equal_nan=True):
-                faults.append(f"{path} is tied to {seen[x]}, but the values differ")
-            seen.setdefault(x, path)
+        for path, x in mine.items():
+            first = seen.setdefault(x, path)
+            pair = [values[name] for name in (path, first) if name in values and values[name].shape == x.shape]
+            if len(pair) == 2 and not np.array_equal(pair[0], pair[1], equal_nan=True):
+                faults.append(f"{path} is tied to {first}, but the values differ")
         if faults:
             raise ValueError(f"the state does not fit {type(self).__name__}: {'; '.join(faults)}")
-        for path, value in values.items():
-            mine[path].data = value
+        arrays = {path: values[path].astype(x.dtype) for path, x in mine.items()}
+
+        def rebind() -> None:
+            for path, x in mine.items():
+                x.data = arrays[path]
+
+        return rebind
+
+    def carried(self) -> Sequence[Array]:
+        """What the module carries from call to call besides its tensors: arrays that a checkpoint keeps. A stateful
+        model says them here, and takes them up in `carry`."""
+        return ()
+
+    def carry(self, arrays: Sequence[Array]) -> Callable[[], None]:
+        """What takes up carried arrays when it is called, and cannot fail then; ValueError where they do not fit."""
+        if arrays:
+            raise ValueError(f"{type(self).__name__} carries nothing, got {len(arrays)} arrays")
+        return lambda: None
 
     @recursive_repr()
     def __repr__(self) -> str:
-        parts = [f"{key}={_brief(value)}" for key, value in vars(self).items() if not key.startswith("_")]
+        shown = {key: value for key, value in vars(self).items() if not key.startswith("_")}
+        parts = [f"{key}={x.shape if isinstance(x, Tensor) else repr(x)}" for key, x in shown.items()]
         return f"{type(self).__name__}({', '.join(p for p in parts if p)})"
 
 
@@ -136,5 +190,20 @@ def _walk(x: Any, path: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Any]
             yield from _walk(value, f"{path}.{key}" if path else str(key), (*above, x))
 
 
-def _brief(value: Any) -> str:
-    return f"{value.shape}" if isinstance(value, Tensor) else repr(value)
+def _trainable(x: Tensor) -> bool:
+    return x.requires_grad and x.operation is None
+
+
+def _hidden(value: Any) -> Iterator[Tensor]:
+    """The parameters in an attribute that `_walk` does not come to: in a set, a deque, an object that is no module."""
+    if isinstance(value, (list, tuple, Mapping)):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _hidden(part)
+    elif not isinstance(value, (Tensor, Module, type)):
+        inner: list[Any] = list(value) if isinstance(value, (set, frozenset, deque)) else []
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict):  # a replay or a loop may keep a module for itself, under a name with _
+            inner += [x for name, x in attributes.items() if isinstance(x, Tensor) or not name.startswith("_")]
+        for part in inner:
+            if isinstance(part, (Tensor, Module)):
+                yield from (x for _, x in _walk([part], "", ()) if isinstance(x, Tensor) and _trainable(x))

@@ -47,8 +47,8 @@ def chunks(xs: Any, k: int) -> Iterator[Any]:
 def _in_range(lengths: Array, T: int) -> Array:
     if lengths.dtype.kind not in "iu":
         raise TypeError(f"lengths are whole numbers, got dtype {lengths.dtype}")
-    if lengths.size and (lengths.min() < 1 or lengths.max() > T):
-        raise ValueError(f"lengths lie in 1..{T}, the number of steps, got {lengths.min()}..{lengths.max()}")
+    if lengths.size and (lengths.min() < 0 or lengths.max() > T):
+        raise ValueError(f"lengths lie in 0..{T}, the number of steps, got {lengths.min()}..{lengths.max()}")
     return lengths.copy()  # a view would be made once by a replay, and not looked at again
 
 
@@ -127,9 +127,9 @@ def unroll(
     """Build the graph of a cell over a sequence: xs (T, ..., m) gives outputs (T, ..., d) and the final state.
 
     `state`: where it starts (`cell.initial_state` if not given); passed in and returned, never stored.
-    `lengths`: how many steps of each row are real. Padded steps leave state and gradients untouched, and their
-    outputs are 0; a row's final state is that of its own last step. `reverse=True` reads from the end (each row's
-    own end); the outputs stand in the order of the inputs. `mask`: multiplied into h where the gates read it
+    `lengths`: how many steps of each row are real (0: none). Padded steps leave state and gradients untouched, and
+    their outputs are 0; a row's final state is that of its own last step. `reverse=True` reads from the end (each
+    row's own end); the outputs stand in the order of the inputs. `mask`: multiplied into h where the gates read it
     (recurrent dropout). T = 0 gives empty outputs and the state unchanged. Steps are labelled 1 .. T.
 
     >>> import tinygrad_seq as tg

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engine.recording import no_grad
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of
+from ..nn.module import Module
 from ..nn.unrolling import detach
 from ..optim import Optimiser, clip_grad_norm
 from ..reading.tape import Tape
@@ -104,11 +105,12 @@ def fit(
 
     Every so many updates (and at the end) `evaluate()` is called without recording, `checkpoint` is written, and, to a
     terminal or where `show` says so, a line of progress. With `resume`, a checkpoint that is there is taken up, and
-    the run goes on bitwise: batches that were used are passed over. It holds `model`: give the module, for its dropout
-    and what it does not train; else the optimiser's parameters.
+    the run goes on bitwise: batches that were used are passed over. It holds `model`: give the module (or a list or
+    dict of modules), for its dropout, the states that it carries and what it does not train; else the module whose
+    method the step is, if it has all parameters, or the optimiser's parameters by name.
 
-    FloatingPointError where a loss or a gradient is not finite, before anything is updated: it names the update, the
-    parameter, and the time step at which it began.
+    ValueError where no parameter of the optimiser gets a gradient. FloatingPointError where a loss or a gradient is not
+    finite, before anything is updated: it names the update, the parameter, and the time step at which it began.
 
     >>> import tinygrad_seq as tg
     >>> w = tg.Tensor(1.0, requires_grad=True, name="w")
@@ -123,10 +125,15 @@ def fit(
         raise ValueError(f"fit needs every >= 1, got {every}; a checkpoint to resume from; and for until an evaluate")
     done, losses = 0, list[float]()
     evaluations = list[tuple[int, Any]]()
-    parts = {"model": optimiser.parameters if model is None else model, "optimiser": optimiser}
+    if model is None:
+        model = _model_of(step, optimiser)
+    parts = {"model": model, "optimiser": optimiser}
     found = checkpoint if resume and checkpoint is not None and os.path.exists(checkpoint) else None
     if found is not None:
-        done = int(load(found)["update"])
+        entries = load(found)
+        done = int(entries["update"])
+        if set(entries.get("model", ())) == {str(k) for k in range(len(optimiser.parameters))}:
+            parts["model"] = optimiser.parameters  # version 0.1 kept them by place
     stream = map(batches, count(done)) if callable(batches) else iter(batches)
     if not callable(batches):
         for _ in zip(range(done), stream, strict=False):
@@ -134,6 +141,7 @@ def fit(
     if found is not None:  # only now: passing batches over may have moved a generator, which is set back here
         state = load(found, **parts, state=state, update=0)["state"]
     optimiser.zero_grad()  # of what was left by a run that an error ended
+    end = object()
     limit, start, before = math.inf if updates is None else updates, time.perf_counter(), done
 
     def report() -> None:
@@ -151,7 +159,7 @@ def fit(
             print(line + (f"   {(total - done) / rate:.0f} s left" if total is not None else ""), file=sys.stderr)
 
     with interruptible() as stopped:
-        while not stopped() and done < limit and (batch := next(stream, None)) is not None:
+        while not stopped() and done < limit and (batch := next(stream, end)) is not end:
             inputs = batch if isinstance(batch, tuple) else (batch,)
             loss, carried = _gradients(step, inputs if state is None else (*inputs, state), optimiser, clip, done)
             optimiser.step()
@@ -167,6 +175,15 @@ def fit(
         return Training(done, losses, evaluations, state, stopped())
 
 
+def _model_of(step: Callable[..., Any], optimiser: Optimiser) -> Any:
+    """The module whose method the step is, if it holds all parameters; else the optimiser's parameters."""
+    function = step.__wrapped__ if isinstance(step, Replay) else step  # type: ignore[attr-defined]
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, Module) and set(optimiser.parameters) <= set(owner.tensors().values()):
+        return owner
+    return optimiser.named_parameters()
+
+
 def _gradients(
     step: Callable[..., Any], inputs: tuple[Any, ...], optimiser: Optimiser, clip: float, done: int
 ) -> tuple[float, Any]:
@@ -178,9 +195,16 @@ def _gradients(
     try:
         if not math.isfinite(loss.item()):
             raise FloatingPointError(f"the loss is {loss.item()}")
-        if loss.requires_grad or all(x.grad is None for x in optimiser.parameters):  # else a replay has seen to it
+        untouched = all(x.grad is None for x in optimiser.parameters)
+        if loss.requires_grad or (untouched and not isinstance(step, Replay)):  # else a replay has seen to it
             loss.backward()
-        clip_grad_norm(optimiser.parameters, clip)
+        if all(x.grad is None for x in optimiser.parameters):
+            names = ", ".join(list(optimiser.named_parameters())[:5])
+            raise ValueError(
+                "the loss reaches no parameter of the optimiser, so that nothing would be learnt: give it those that "
+                f"the step computes with, and none that is frozen; it has {names}"
+            )
+        clip_grad_norm(optimiser.named_parameters(), clip)
     except FloatingPointError as error:
         raise FloatingPointError(f"update {done + 1}: {error}{_beginning(step, inputs)}") from None
     return loss.item(), state
@@ -195,7 +219,8 @@ def _beginning(step: Callable[..., Any], inputs: tuple[Any, ...]) -> str:
             return ""
         tape = Tape(loss)
         for t in tape:
-            if np.isnan(t._array).any() or np.isposinf(t._array).any():
+            values = array_of(t)
+            if np.isnan(values).any() or np.isposinf(values).any():
                 return f"; the first value that is not finite is {t.label()}"
         flow = tape.flow()
         for t in reversed(tape):

@@ -9,20 +9,21 @@ reading w_k.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ...engine.arguments import generator
+from ...engine.arguments import generator, misfits
 from ...engine.compositions import concat, stack
 from ...engine.context import CONTEXT
 from ...engine.ops import embedding, less, maximum, where
 from ...engine.recording import enable_grad, no_grad, scope
-from ...engine.tensor import Tensor
-from ...engine.tree import map_state
+from ...engine.signatures import Array
+from ...engine.tensor import Tensor, array_of
+from ...engine.tree import leaves, map_state
 from ...reading.table import Matrix
 from ...reading.tape import Tape
 from ..layers import Dropout, Linear
@@ -112,6 +113,27 @@ class BiLM(Module):
         """Forget the states that a stateful model carries."""
         self._carried = None
 
+    def carried(self) -> list[Array]:
+        """The states of a stateful model, as arrays: they go into a checkpoint."""
+        return [] if self._carried is None else [array_of(x) for x in leaves(self._carried[1])]
+
+    def carry(self, arrays: Sequence[Array]) -> Callable[[], None]:
+        taken: Any = None
+        if arrays and self.stateful:
+            B, given = len(arrays[0]) if arrays[0].ndim else 0, iter(arrays)
+            start = [net.initial_state((B,)) for net in (self.forward, self.backward)]
+            wanted = {str(k): array_of(x) for k, x in enumerate(leaves(start))}
+            if faults := misfits(wanted, {str(k): array for k, array in enumerate(arrays)}):
+                raise ValueError(f"these are no states of this biLM: {'; '.join(faults)}")
+            taken = B, map_state(lambda x: next(given).astype(x.dtype), start)
+        elif arrays:
+            raise ValueError("a biLM with stateful=False carries no states")
+
+        def take_up() -> None:
+            self._carried = taken
+
+        return take_up
+
     def frames(self, batches: Iterable[Sentences], shapes: int = 8) -> list[Frame]:
         """The batches as arrays of at most so many different shapes, in the order given: what a replay can take.
 
@@ -187,7 +209,7 @@ class BiLM(Module):
             read.append(outputs)
             ends.append(end)
         if stateful:
-            self._carried = B, map_state(lambda x: np.array(x._array), ends)
+            self._carried = B, map_state(lambda x: np.array(array_of(x)), ends)
         return read
 
     def _predict(self, frame: Frame, rows: Tensor, stateful: bool) -> list[Tensor]:

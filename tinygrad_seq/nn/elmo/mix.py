@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from ...engine.ops import less, maximum, where
 from ...engine.signatures import Array
-from ...engine.tensor import Tensor
+from ...engine.tensor import Tensor, array_of
 from ...reading.table import Table
 from ..layers import Dropout, tensor
 from ..module import Module
@@ -130,6 +130,7 @@ class Elmo(Module):
             raise ValueError(f"the biLM has {bilm.depth} layers with the token layer, but a mix takes {wrong[0]}")
         self.dropout = Dropout(dropout, rng)
         self._remembered: dict[tuple[str, ...], Array] = {}
+        self._weights: list[Array] = []  # with which that was computed
         if frozen:
             bilm.freeze()
 
@@ -141,11 +142,13 @@ class Elmo(Module):
     def remember(self, sentences: Sentences, batch: int = 32) -> None:
         """Compute the layers of these sentences once; later calls take them from memory while the biLM is frozen.
 
-        They take (layers + 1)·2d numbers for each word; `forget()` frees them, and is due when the biLM has changed.
+        They take (layers + 1)·2d numbers for each word; `forget()` frees them. Where the biLM has got other weights
+        since, they are forgotten by themselves.
         ValueError for one that is stateful, or not frozen.
         """
         if not self.frozen or self.bilm.stateful:
             raise ValueError("only the features of a frozen and stateless biLM stay what they are")
+        self._forget_others()
         new = [words for words in dict.fromkeys(map(tuple, sentences)) if words not in self._remembered]
         for group in by_length(new, batch):
             part = [new[i] for i in group]
@@ -157,10 +160,19 @@ class Elmo(Module):
         """Drop what `remember` has computed."""
         self._remembered.clear()
 
+    def _forget_others(self) -> None:
+        """Forget what was computed with other weights: these are arrays that nobody writes to, but rebound."""
+        weights = [array_of(x) for x in self.bilm.tensors().values()]
+        if len(weights) != len(self._weights) or any(a is not b for a, b in zip(weights, self._weights, strict=True)):
+            self.forget()
+        self._weights = weights
+
     def layers(self, batch: Sentences | Frame) -> Tensor:
         """The biLM's layers (layers + 1, T, B, 2d), from memory where every sentence of the batch is remembered."""
         if self.frozen:
             self.bilm.eval()
+        if self._remembered:
+            self._forget_others()
         asked = self.frozen and self._remembered and not isinstance(batch, Frame)
         if not (asked and all(tuple(words) in self._remembered for words in batch)):
             return self.bilm.layers(batch)
