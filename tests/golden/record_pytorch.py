@@ -5,7 +5,7 @@ Each file holds plain arrays under keys ``case/what``; README.md beside this scr
     recurrent_KIND.npz  outputs, final states and every gradient of nn.RNN (rnn_tanh, rnn_relu),
                         nn.LSTM (lstm, and lstm_proj with proj_size) and nn.GRU (gru),
                         over layers, directions, lengths and dtypes
-    optimisers.npz      SGD, Adam, AdamW: the parameters after each of 50 updates;
+    optimisers.npz      SGD, Adam, AdamW, RMSprop, Adagrad: the parameters after each of 50 updates;
                         clip_grad_norm_: the norm and the gradients that it leaves
     losses.npz          losses, softmax family, layer norm, embedding: values and gradients
 
@@ -170,9 +170,28 @@ OPTIMISERS = {
         {"lr": 0.05, "betas": (0.7, 0.95), "eps": 1e-3, "weight_decay": 0.1},
     ),
     "adamw-gaps": (torch.optim.AdamW, {"lr": 0.02, "weight_decay": 0.3}),
+    "rmsprop-default": (torch.optim.RMSprop, {}),
+    "rmsprop-alpha": (torch.optim.RMSprop, {"lr": 0.05, "alpha": 0.7, "eps": 1e-3, "weight_decay": 0.2}),
+    "rmsprop-momentum": (torch.optim.RMSprop, {"lr": 0.02, "momentum": 0.8}),
+    "rmsprop-centered": (torch.optim.RMSprop, {"lr": 0.02, "alpha": 0.9, "centered": True}),
+    "rmsprop-gaps": (torch.optim.RMSprop, {"lr": 0.02, "momentum": 0.5, "centered": True, "weight_decay": 0.1}),
+    "adagrad-default": (torch.optim.Adagrad, {}),
+    "adagrad-decay": (torch.optim.Adagrad, {"lr": 0.1, "weight_decay": 0.3, "eps": 1e-3}),
+    "adagrad-initial": (torch.optim.Adagrad, {"lr": 0.1, "initial_accumulator_value": 0.5}),
+    "adagrad-gaps": (torch.optim.Adagrad, {"lr": 0.1, "weight_decay": 0.1}),
 }
 
-OPTIONS = ("lr", "momentum", "nesterov", "betas", "eps", "weight_decay")
+OPTIONS = (
+    "lr",
+    "momentum",
+    "nesterov",
+    "betas",
+    "eps",
+    "weight_decay",
+    "alpha",
+    "centered",
+    "initial_accumulator_value",
+)
 
 
 def optimisers() -> Arrays:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 import tinygrad_seq as tg
 from tinygrad_seq.optim import (
     SGD,
+    Adagrad,
     Adam,
     AdamW,
+    RMSprop,
     clip_grad_norm,
     clip_grad_value,
     constant,
@@ -23,13 +25,16 @@ from tinygrad_seq.optim import (
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "optimisers.npz")
 CASES = sorted({key.partition("/")[0] for key in GOLDEN.files if "/" in key})
-KINDS = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
+KINDS = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "rmsprop": RMSprop, "adagrad": Adagrad}
+OPTION = {"initial_accumulator_value": "initial"}  # where the name is another one
 EVERY_KIND = {
     "sgd": lambda ps: SGD(ps, 0.1),
     "momentum": lambda ps: SGD(ps, 0.1, momentum=0.9, weight_decay=0.1),
     "nesterov": lambda ps: SGD(ps, 0.1, momentum=0.9, nesterov=True),
     "adam": lambda ps: Adam(ps, 0.1, weight_decay=0.1),
     "adamw": lambda ps: AdamW(ps, 0.1),
+    "rmsprop": lambda ps: RMSprop(ps, 0.1, momentum=0.5, centered=True),
+    "adagrad": lambda ps: Adagrad(ps, 0.1, weight_decay=0.1),
 }
 each_kind = pytest.mark.parametrize("make", EVERY_KIND.values(), ids=EVERY_KIND)
 seeds = st.integers(0, 2**32)
@@ -78,7 +83,7 @@ def drawn(seed, dtype=np.float64):
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("clip")])
 def test_fifty_updates_go_where_pytorchs_go(case):
     recorded = golden(case)
-    options = {name: value.tolist() for name, value in recorded["option"].items()}
+    options = {OPTION.get(name, name): value.tolist() for name, value in recorded["option"].items()}
     parameters = leaves(*recorded["start"].values())
     optimiser = KINDS[case.partition("-")[0]](parameters, **options)
     for update in range(50):
@@ -428,6 +433,9 @@ def test_RN10_a_loss_over_two_chunks_counts_both_when_the_gradient_is_forgotten_
         (lambda w: Adam([w], betas=(0.9, 1.0)), ValueError, r"Adam needs two betas in \[0, 1\)"),
         (lambda w: AdamW([w], eps=nan), ValueError, "AdamW needs .* eps >= 0 .* nan"),
         (lambda w: AdamW([w], weight_decay=inf), ValueError, "weight_decay >= 0, .* inf"),
+        (lambda w: RMSprop([w], alpha=1.0), ValueError, r"RMSprop needs alpha and momentum in \[0, 1\), .* got 1.0"),
+        (lambda w: RMSprop([w], momentum=-0.5), ValueError, r"RMSprop needs .* got 0.99, -0.5"),
+        (lambda w: Adagrad([w], initial=-1.0), ValueError, r"initial >= 0, got 1e-10, 0.0 and -1.0"),
         (lambda w: clip_grad_norm([w], -1.0), ValueError, "max_norm >= 0 and p >= 1, got -1.0"),
         (lambda w: clip_grad_norm([w], nan), ValueError, "got nan"),
         (lambda w: clip_grad_norm([w], 1.0, p=0.5), ValueError, "p >= 1, got 1.0 and 0.5"),

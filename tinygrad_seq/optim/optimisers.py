@@ -341,3 +341,101 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__(parameters, lr, betas, eps, weight_decay)
+
+
+class RMSprop(Optimiser):
+    """RMSprop (Hinton 2012, lecture 6e): the gradient over the root of the moving average of its squares,
+
+    v <- alpha·v + (1 - alpha)·g² and w <- w - lr·g / (√v + eps). `centered`: √(v - mean²), with a moving average of g
+    too (Graves 2013). `momentum`: m <- momentum·m + g / (√v + eps), and w <- w - lr·m. `weight_decay` λ adds λ·w to g.
+
+    >>> w = Tensor(1.0, requires_grad=True)
+    >>> (0.5 * w).backward()
+    >>> RMSprop([w], lr=0.1, alpha=0.75).step()
+    >>> round(float(w), 6)
+    0.8
+    """
+
+    alpha: float
+    eps: float
+    weight_decay: float
+    momentum: float
+    centered: bool
+
+    def __init__(
+        self,
+        parameters: Parameters | list[dict[str, Any]],
+        lr: float | Schedule = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        super().__init__(
+            parameters, lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered
+        )
+
+    def check(self) -> None:
+        alpha, eps, decay, momentum = self.alpha, self.eps, self.weight_decay, self.momentum
+        if not 0 <= alpha < 1 or not 0 <= momentum < 1 or not eps >= 0 or not 0 <= decay < np.inf:
+            raise ValueError(
+                f"RMSprop needs alpha and momentum in [0, 1), eps >= 0 and weight_decay >= 0, got {alpha}, {momentum}, "
+                f"{eps} and {decay}"
+            )
+        self.remembers = ("v", *["mean"] * bool(self.centered), *["m"] * bool(momentum))
+
+    def rule(self, w: Array, g: Array, memory: Memory, lr: float) -> tuple[Array, Memory]:
+        if self.weight_decay:
+            g = g + self.weight_decay * w
+        new = {"v": self.alpha * memory.get("v", 0.0) + (1 - self.alpha) * (g * g)}
+        spread = new["v"]
+        if self.centered:
+            new["mean"] = mean = self.alpha * memory.get("mean", 0.0) + (1 - self.alpha) * g
+            spread = np.maximum(spread - mean * mean, 0)  # which rounding could take below 0
+        step = g / (np.sqrt(spread) + self.eps)
+        if self.momentum:
+            new["m"] = step = self.momentum * memory.get("m", 0.0) + step
+        return w - lr * step, new
+
+
+class Adagrad(Optimiser):
+    """Adagrad (Duchi, Hazan and Singer 2011): v <- v + g² from v = `initial` on, and w <- w - lr·g / (√v + eps).
+
+    Each entry has a rate of its own, which falls as its gradients add up: for rows of an embedding that seldom occur.
+    `weight_decay` λ adds λ·w to g. (PyTorch's lr_decay is a schedule: `lr=lambda n: lr / (1 + n * decay)`.)
+
+    >>> w = Tensor(1.0, requires_grad=True)
+    >>> (0.5 * w).backward()
+    >>> Adagrad([w], lr=0.1).step()
+    >>> round(float(w), 6)
+    0.9
+    """
+
+    remembers = ("v",)
+    eps: float
+    weight_decay: float
+    initial: float
+
+    def __init__(
+        self,
+        parameters: Parameters | list[dict[str, Any]],
+        lr: float | Schedule = 1e-2,
+        eps: float = 1e-10,
+        weight_decay: float = 0.0,
+        initial: float = 0.0,
+    ) -> None:
+        super().__init__(parameters, lr, eps=eps, weight_decay=weight_decay, initial=initial)
+
+    def check(self) -> None:
+        eps, decay, initial = self.eps, self.weight_decay, self.initial
+        if not eps >= 0 or not 0 <= decay < np.inf or not 0 <= initial < np.inf:
+            raise ValueError(
+                f"Adagrad needs eps >= 0, weight_decay >= 0 and initial >= 0, got {eps}, {decay} and {initial}"
+            )
+
+    def rule(self, w: Array, g: Array, memory: Memory, lr: float) -> tuple[Array, Memory]:
+        if self.weight_decay:
+            g = g + self.weight_decay * w
+        v = memory.get("v", self.initial) + g * g
+        return w - lr * g / (np.sqrt(v) + self.eps), {"v": v}
