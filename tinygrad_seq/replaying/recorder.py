@@ -231,7 +231,9 @@ class _Recording:
         self._watch = Watch(function, wrt)
         trace = Trace()
         with Recording(lambda context: context._replace(recording=True, tracing=trace)):
-            loss, extras = _loss_and_extras(function(*arguments, **options))
+            result = function(*arguments, **options)
+            self._apart = isinstance(result, tuple) and len(result) == 3  # the extras stand beside one another
+            loss, extras = _loss_and_extras((result[0], result[1:]) if self._apart else result)
             leaves: list[Any] = []
             self._extras = flattened(extras, leaves)
             for t in collect([loss]):
@@ -271,7 +273,7 @@ class _Recording:
             accumulate(x, g, own=True)
         loss = Tensor(values[0])
         extras = rebuilt(self._extras, iter([Tensor(value) for value in values[n + 1 :]]))
-        return loss if extras is None else (loss, extras)
+        return (loss, *extras) if self._apart else loss if extras is None else (loss, extras)
 
 
 def _parameter_names(function: Callable[..., Any], n: int) -> list[str]:
@@ -298,8 +300,9 @@ def replay(
     """A step that is recorded once and replayed: `step = tg.replay(loss_of_batch, wrt=net)`, or `@tg.replay`.
 
     `function` takes arrays (or nested tuples, lists and dicts of arrays) and returns a scalar loss, or (loss, extras)
-    with extras such as a carried state. A call does what `loss = function(...); loss.backward()` does, bit for bit: it
-    adds the gradients to the `grad` of the parameters, and returns the loss (and the extras) as constants.
+    with extras such as a carried state, or (loss, state, figures) as `tg.fit` takes it. A call does what `loss =
+    function(...); loss.backward()` does, bit for bit: it adds the gradients to the `grad` of the parameters, and
+    returns the loss (and the extras) as constants.
 
     `wrt`: a module, or a list of tensors, whose gradients are wanted; None: all that backward reaches. Each
     signature of shapes, dtypes and plain numbers has a program of its own; `programs` are kept, the least recently
