@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tinygrad_seq as tg
 from tinygrad_seq.data import (
     REBER_SYMBOLS,
     TEMPORAL_ORDER_SYMBOLS,
@@ -352,4 +353,60 @@ def test_batch_by_length_does_not_share_memory_with_the_sequences():
 )
 def test_bad_input_is_refused_by_name_of_what_was_given_and_what_is_needed(call, given_and_needed):
     with pytest.raises(ValueError, match=given_and_needed):
+        call()
+
+
+# --- padded and mask
+
+
+rows_of = st.lists(st.lists(st.integers(-50, 50), max_size=6), min_size=1, max_size=5)
+
+
+@given(rows_of, st.integers(-9, 9))
+def test_what_is_padded_is_there_and_nothing_else(rows, fill):
+    xs, lengths = tg.data.padded([np.array(row, int) for row in rows], fill=fill)
+    real = tg.data.mask(lengths, len(xs))
+    assert xs.shape == real.shape == (max(map(len, rows)), len(rows)) and lengths.tolist() == list(map(len, rows))
+    for b, row in enumerate(rows):
+        assert xs[: len(row), b].tolist() == row and real[:, b].sum() == len(row)
+    assert (xs[~real] == fill).all() and np.array_equal(real, tg.data.mask(lengths))
+
+
+@given(rows_of, st.data())
+def test_sequences_that_go_together_stay_together(rows, data):
+    others = [np.array([[x / 2, x] for x in row]).reshape(len(row), 2) for row in rows]
+    xs, ys, lengths = tg.data.padded([np.array(row, int) for row in rows], others, fill=(0, np.nan))
+    assert ys.shape == (*xs.shape, 2) and lengths.tolist() == list(map(len, rows))
+    real = tg.data.mask(lengths)
+    np.testing.assert_array_equal(ys[real][:, 1], xs[real])
+    assert np.isnan(ys[~real]).all()
+
+
+def test_a_mask_of_lengths_that_change_is_replayed():
+    w = tg.Tensor(2.0, requires_grad=True)
+    step = tg.replay(lambda xs, lengths: (w * xs * tg.data.mask(lengths, 4)).sum())
+    assert [step(np.ones((4, 2)), np.array(lengths)).item() for lengths in ([4, 4], [1, 0], [2, 3])] == [16, 2, 10]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda: tg.data.padded(), ValueError, "padded got no sequences"),
+        (lambda: tg.data.padded([]), ValueError, "padded got no sequences"),
+        (lambda: tg.data.padded([[1]], [[1], [2]]), ValueError, "padded got 1 sequences first and 2 in list 1"),
+        (lambda: tg.data.padded([[1], [2]], [[1], [2, 3]]), ValueError, "sequence 1 has 1 steps first and 2 in list 1"),
+        (lambda: tg.data.padded([[1]], fill=(0, 1)), ValueError, "2 fills for 1 lists"),
+        (lambda: tg.data.padded([["the", "cat"]]), ValueError, r"needs sequences of numbers.*vocabulary\.ids\(words\)"),
+        (lambda: tg.data.padded([[1]], fill=0.5), ValueError, "padded got fill 0.5, which sequences of int64 cannot"),
+        (lambda: tg.data.padded([[[1]], [[1, 2]]]), ValueError, "of one shape after the first axis"),
+        (lambda: tg.data.mask([1.0]), TypeError, "mask needs lengths as whole numbers, got dtype float64"),
+        (lambda: tg.data.mask([True]), TypeError, "got dtype bool"),
+        (lambda: tg.data.mask([1, 5], 4), ValueError, r"lengths in 0\.\.4, the number of steps, got 1\.\.5"),
+        (lambda: tg.data.mask([-1], 4), ValueError, r"got -1\.\.-1"),
+        (lambda: tg.data.mask([1], -1), ValueError, "T as a whole number >= 0, got -1"),
+        (lambda: tg.data.mask(tg.Tensor([1])), ValueError, "needs T"),
+    ],
+)
+def test_what_cannot_be_padded_or_masked_is_refused(call, error, told):
+    with pytest.raises(error, match=told):
         call()

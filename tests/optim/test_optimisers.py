@@ -291,7 +291,7 @@ def test_a_clipped_gradient_keeps_its_direction_and_meets_the_bound(seed, p, bou
     parameters = with_gradients(*gradients)
     whole = np.concatenate([g.ravel() for g in gradients]) / size
     norm = clip_grad_norm(parameters, bound * size, p)
-    assert norm == pytest.approx(size * np.linalg.norm(whole, p), rel=1e-12)
+    assert norm == pytest.approx(size * np.linalg.norm(whole, p), rel=1e-12, abs=0)
     assert norm.scale == pytest.approx(min(1.0, bound * size / norm), rel=1e-12)
     for x, g in zip(parameters, gradients, strict=True):
         np.testing.assert_allclose(x.grad, g * norm.scale, rtol=1e-12)
@@ -304,6 +304,12 @@ def test_norms_of_single_precision_gradients_neither_overflow_nor_vanish():
         assert clip_grad_norm([w], 1.0) == pytest.approx(2 * float(np.float32(size)), rel=1e-12)
         assert w.grad.dtype == np.float32
         np.testing.assert_allclose(w.grad, min(0.5, size), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-160, 1e-155, 1e155, 1e200])
+def test_a_norm_whose_squares_no_float_can_hold_is_exact(size):
+    norm = clip_grad_norm(with_gradients([3.0 * size], [4.0 * size]), 1.0)
+    assert norm == pytest.approx(5.0 * size, rel=1e-14, abs=0)
 
 
 def test_values_are_clipped_one_by_one_and_the_largest_is_reported():
@@ -441,9 +447,10 @@ def test_RN10_a_loss_over_two_chunks_counts_both_when_the_gradient_is_forgotten_
         (lambda w: clip_grad_norm([w], 1.0, p=0.5), ValueError, "p >= 1, got 1.0 and 0.5"),
         (lambda w: clip_grad_norm(w, 1.0), TypeError, "parameters come as a module"),
         (lambda w: clip_grad_value([w], nan), ValueError, "bound >= 0, got nan"),
-        (lambda w: warm_up(0.1, 0), ValueError, "warm_up needs updates of at least 1, got 0"),
+        (lambda w: warm_up(0.1, 0), ValueError, "warm_up needs updates as a whole number >= 1, got 0"),
         (lambda w: cosine(0.1, 0), ValueError, "cosine needs updates"),
         (lambda w: step_decay(0.1, 0), ValueError, "step_decay needs every"),
+        (lambda w: step_decay(0.1, 2.5), ValueError, "step_decay needs every as a whole number >= 1, got 2.5"),
     ],
 )
 def test_bad_input_is_refused_by_what_was_given_and_what_is_needed(call, error, message):

@@ -1,10 +1,11 @@
-"""Data for recurrent networks: `tasks` that need a gradient that survives, `text` in chunks, `batches` by length.
+"""Data for recurrent networks: `tasks` that need a gradient that survives, `text` in chunks, `batches` of
+sequences of different lengths.
 
 Layout is time first, (T, B, features). Uses the engine's checks of arguments, and NumPy.
 """
 
 from ..engine.namespaces import namespace
-from .batches import Batch, batch_by_length
+from .batches import Batch, batch_by_length, mask, padded
 from .tasks import (
     REBER_SYMBOLS,
     TEMPORAL_ORDER_SYMBOLS,
@@ -18,6 +19,6 @@ from .text import Chunks, text_chunks
 
 __all__ = [
     "REBER_SYMBOLS", "TEMPORAL_ORDER_SYMBOLS", "Batch", "Chunks", "EmbeddedReber", "adding_problem", "batch_by_length",
-    "embedded_reber", "one_bit", "temporal_order", "text_chunks",
+    "embedded_reber", "mask", "one_bit", "padded", "temporal_order", "text_chunks",
 ]  # fmt: skip
 __getattr__, __dir__ = namespace(__name__, __all__, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,22 +37,49 @@ def width(module: object, what: str, given: Any, least: int = 1) -> int:
 class Linear(Module):
     """y = x W + b on the last axis: x (..., m), W (m, d), b (d,), y (..., d). Glorot W, zero b.
 
+    `tied`: an Embedding (n, m) whose table is read the other way, y = x tableᵀ + b of n classes: one parameter for both
+    (Press and Wolf 2017). It is `W` here too, and m and d are its.
+
     >>> import tinygrad_seq as tg
     >>> layer = tg.nn.Linear(2, 3, rng=0)
     >>> layer(np.ones((5, 2))).shape
     (5, 3)
+    >>> words = tg.nn.Embedding(7, 4, rng=0)
+    >>> readout = tg.nn.Linear(tied=words)
+    >>> readout(np.ones((5, 4))).shape, readout.W is words.table
+    ((5, 7), True)
     """
 
-    def __init__(self, m: int, d: int, bias: bool = True, rng: Any = None, dtype: DTypeLike = np.float64) -> None:
-        m, d = width(self, "m", m, 0), width(self, "d", d, 0)
-        self.W = Tensor(glorot(rng, m, d, dtype), requires_grad=True, name="W")
+    tied = False
+
+    def __init__(
+        self,
+        m: int | None = None,
+        d: int | None = None,
+        bias: bool = True,
+        rng: Any = None,
+        dtype: DTypeLike = np.float64,
+        tied: Embedding | None = None,
+    ) -> None:
+        if tied is not None:
+            self.tied = True
+            if not isinstance(tied, Embedding):
+                raise TypeError(f"Linear is tied to an Embedding, got {type(tied).__name__}")
+            n, rows = tied.table.shape
+            if (m, d) not in ((None, None), (rows, n)):
+                raise ValueError(f"Linear tied to an Embedding({n}, {rows}) has m={rows} and d={n}, got {m} and {d}")
+            m, d, dtype, self.W = rows, n, tied.table.dtype, tied.table
+        else:
+            m, d = width(self, "m", m, 0), width(self, "d", d, 0)
+            self.W = Tensor(glorot(rng, m, d, dtype), requires_grad=True, name="W")
         self.b = Tensor(np.zeros(d, dtype), requires_grad=True, name="b") if bias else None
 
     def __call__(self, x: Any) -> Tensor:
         x = tensor(x)
-        if x.ndim == 0 or x.shape[-1] != len(self.W):
-            raise ValueError(f"Linear needs inputs of width {len(self.W)} on the last axis, got shape {x.shape}")
-        y = x @ self.W
+        W = self.W.T if self.tied else self.W
+        if x.ndim == 0 or x.shape[-1] != len(W):
+            raise ValueError(f"Linear needs inputs of width {len(W)} on the last axis, got shape {x.shape}")
+        y = x @ W
         return y if self.b is None else y + self.b
 
 
@@ -137,3 +165,39 @@ class LayerNorm(Module):
         centred = x - x.mean(-1, keepdims=True)
         scale = (centred.square().mean(-1, keepdims=True) + self.eps).sqrt()
         return centred / scale * self.gain + self.offset
+
+
+class Sequential(Module):
+    """Layers one after the other, `Sequential(a, b)(x)` is b(a(x)): modules, and functions of a tensor such as tg.tanh.
+
+    `net[k]` is the k-th. A recurrent layer returns (outputs, states) and cannot stand among them.
+
+    >>> import tinygrad_seq as tg
+    >>> net = tg.nn.Sequential(tg.nn.Linear(2, 3, rng=0), tg.tanh, tg.nn.Linear(3, 1, rng=1))
+    >>> net(np.ones((5, 2))).shape, list(net.named_parameters()), len(net)
+    ((5, 1), ['parts.0.W', 'parts.0.b', 'parts.2.W', 'parts.2.b'], 3)
+    """
+
+    def __init__(self, *parts: Callable[[Any], Any]) -> None:
+        for k, part in enumerate(parts):
+            if isinstance(part, type):
+                raise TypeError(f"part {k} of Sequential is the class {part.__name__}: make one, {part.__name__}(...)")
+            if not callable(part):
+                raise TypeError(f"part {k} of Sequential is a {type(part).__name__}: write Sequential(a, b), of layers")
+        self.parts = list(parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, k: int) -> Callable[[Any], Any]:
+        return self.parts[k]
+
+    def __call__(self, x: Any) -> Any:
+        for k, part in enumerate(self.parts):
+            x = part(x)
+            if isinstance(x, tuple):
+                raise TypeError(
+                    f"part {k} of Sequential returns a tuple of {', '.join(type(y).__name__ for y in x)}: call a "
+                    "recurrent layer by itself, outputs, state = net(xs), and go on with the outputs"
+                )
+        return x

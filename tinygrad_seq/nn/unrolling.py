@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine.arguments import whole_number
 from ..engine.compositions import stack
-from ..engine.ops import getitem, less_equal
+from ..engine.ops import getitem, greater, less_equal, maximum, where
 from ..engine.recording import no_grad, primitive, step
 from ..engine.signatures import Array, Primitive
 from ..engine.tensor import Tensor
@@ -78,6 +78,29 @@ _hold = primitive(
     every=lambda g, y, padded, new, old: (None, g - (back := g * padded), back),
     name="hold",
 )
+
+
+def last(outputs: Any, lengths: Any = None) -> Tensor:
+    """Each row's output at its own last step: outputs (T, B, d) and lengths (B,) give (B, d); 0 for a row of length 0.
+
+    Without `lengths` it is the last step. In two directions, the second half is what the backward direction put out
+    there, having read one step only; what it holds after the whole row is in its final state.
+
+    >>> last(np.array([[[1.0], [2.0]], [[3.0], [0.0]]]), [2, 1]).tolist()
+    [[3.0], [2.0]]
+    """
+    outputs = tensor(outputs)
+    if outputs.ndim < 2 or not len(outputs):
+        raise ValueError(f"last needs outputs of at least one step, shape (T, B, d), got {outputs.shape}")
+    if lengths is None:
+        return getitem(outputs, index=(-1, ...))
+    lengths = tensor(lengths)
+    if lengths.shape != outputs.shape[1:-1]:
+        raise ValueError(f"lengths need one entry for each row, shape {outputs.shape[1:-1]}, got {lengths.shape}")
+    lengths = _checked_lengths(lengths, T=len(outputs))
+    rows = np.indices(lengths.shape, sparse=True)
+    found = outputs[(maximum(lengths - 1, 0), *rows)]
+    return where(greater(lengths, 0)[..., None], found, 0.0)
 
 
 class Padding:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import cos, pi
 
+from ..engine.arguments import whole_number
+
 Schedule = Callable[[int], float]
 
 
@@ -24,7 +26,7 @@ def warm_up(then: float | Schedule, updates: int) -> Schedule:
     >>> [rate(n) for n in range(6)]
     [0.125, 0.25, 0.375, 0.5, 0.5, 0.5]
     """
-    _counts("warm_up", updates=updates)
+    updates = whole_number("warm_up", "updates", updates, 1)
     follow = then if callable(then) else constant(then)
     return lambda update: follow(update) * min(1.0, (update + 1) / updates)
 
@@ -36,7 +38,7 @@ def cosine(lr: float, updates: int, end: float = 0.0) -> Schedule:
     >>> [round(rate(n), 4) for n in (0, 1, 2, 3, 4, 5)]
     [1.0, 0.8536, 0.5, 0.1464, 0.0, 0.0]
     """
-    _counts("cosine", updates=updates)
+    updates = whole_number("cosine", "updates", updates, 1)
     return lambda update: end + (lr - end) * (1 + cos(pi * min(1.0, update / updates))) / 2
 
 
@@ -47,11 +49,5 @@ def step_decay(lr: float, every: int, factor: float = 0.5) -> Schedule:
     >>> [rate(n) for n in range(5)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
-    _counts("step_decay", every=every)
+    every = whole_number("step_decay", "every", every, 1)
     return lambda update: lr * factor ** (update // every)
-
-
-def _counts(schedule: str, **counts: int) -> None:
-    for name, n in counts.items():
-        if n < 1:
-            raise ValueError(f"{schedule} needs {name} of at least 1, got {n}")
