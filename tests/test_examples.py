@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 import tinygrad_seq as tg
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SLOW = {"char_lm", "elmo", "forget_bias", "many_workers", "survive", "truncation_costs", "who_survives", "word_senses"}
+SLOW = {
+    "char_lm", "elmo", "forget_bias", "many_workers", "reverse", "survive", "truncation_costs", "who_survives",
+    "word_senses",
+}  # fmt: skip
 # Enough to learn from in a second.
 TEXT = "she sells sea shells by the sea shore; the shells she sells are sea shells, i am sure.\n" * 60
 SMALL = ["--hidden", "24", "--chunk", "8", "--batch", "8"]
@@ -174,3 +177,56 @@ def test_the_drawings_and_the_page_are_written_where_they_are_wanted(run, tmp_pa
     assert "a page, explore.html, are in new" in run("draw_the_graph", "--into", "new")
     names = {"along_the_cell_alone.svg", "explore.html", "the_whole_gradient.svg", "truncated_after_step_2.svg"}
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
+
+
+# --- on data of one's own
+
+
+def test_names_reads_a_csv_with_other_columns_and_says_what_it_passes_over(run, tmp_path):
+    lines = [f"{(k % 2 and 'abab') or 'baba'}{'xyz'[k % 3]},{'one' if k % 2 else 'two'},{k}" for k in range(60)]
+    (tmp_path / "own.csv").write_text(
+        "\ufeffname,origin,more\n" + "\n".join(lines) + "\n,one,1\n\nabab,,2\nab\n", "utf-8"
+    )
+    own = ["--data", "own.csv", "--text", "name", "--label", "origin"]
+    printed = run("names", *own, "--updates", "100", "--hidden", "8")
+    assert printed.startswith("3 of 63 lines lack a text or a label")
+    error = float(re.search(r"read in order, both ways\s+([\d.]+)%", printed)[1])
+    assert error < 20 and "one" in printed and "two" in printed
+
+
+def test_tagger_and_reverse_read_data_of_ones_own(run, tmp_path):
+    sentences = ["the x DET\nfish x NOUN\n", "we PRON\nfish VERB\n"] * 12
+    (tmp_path / "own.txt").write_text("\n\n" + "\n\n\n".join(sentences), "utf-8")
+    printed = run("tagger", "--data", "own.txt", "--updates", "60", "--hidden", "8")
+    assert re.search(r"read from both ends\s+0.0%", printed) and re.search("fish/(NOUN|VERB)", printed)
+    (tmp_path / "own.txt").write_text(
+        "".join(f"{w}\t{w[::-1]}\n\n" for w in ("ab", "ba", "abc", "cba", "ca") * 6), "utf-8"
+    )
+    printed = run("reverse", "--data", "own.txt", "--updates", "150", "--units", "16")
+    assert re.search(r"greedy\s+0.0%", printed) and re.search(r"beam search, 3 kept\s+0.0%", printed)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("names", b"a,b\nx,y\n", r"own has no column 'text' and no column 'label'; its first line names 'a', 'b'"),
+        ("names", b"", "own has no column .* its first line names nothing"),
+        ("names", b"text,label\nx,y\n", "1 whole lines with 1 labels: that is too little"),
+        ("names", b"text,label\nM\xfcller,de\n", "not written in utf-8-sig .*: try --encoding latin-1"),
+        ("names", None, "own cannot be read: No such file"),
+        ("tagger", b"the DET\nfish\n", "line 2 of own has a word and no tag: 'fish'"),
+        ("tagger", b"the DET\n", "1 sentences: that is too little"),
+        ("tagger", b"\xff\xfe DET\n", "not written in utf-8-sig"),
+        ("tagger", None, "cannot be read"),
+        ("reverse", b"ab\tba\nabc\n", "an input, a TAB and an output; 1 are not, the first is 'abc'"),
+        ("reverse", b"ab\tba\n", "1 lines: that is too little"),
+        ("reverse", b"\xff\t\xfe\n", "not written in utf-8-sig"),
+        ("reverse", None, "cannot be read"),
+    ],
+)
+def test_data_that_an_example_cannot_read_is_refused_with_the_reason(name, content, told, run, tmp_path):
+    if content is not None:
+        (tmp_path / "own").write_bytes(content)
+    with pytest.raises(SystemExit) as end:
+        run(name, "--data", "own")
+    assert re.search(told, str(end.value.code))

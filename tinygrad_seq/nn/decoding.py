@@ -52,7 +52,9 @@ def sample(logits: Any, temperature: float = 1.0, rng: Any = None, top: int | No
 class Generated(NamedTuple):
     """Sequences that `generate` made, filled up with the symbol `end`.
 
-    >>> made = generate(lambda ids, state: (np.eye(4)[ids + 1], state), [0, 1], longest=5, end=3)
+    >>> import numpy as np
+    >>> import tinygrad_seq as tg
+    >>> made = tg.nn.generate(lambda ids, state: (np.eye(4)[(ids + 1) % 4], state), [0, 1], longest=5, end=3)
     >>> made.ids.T.tolist(), made.lengths.tolist()
     ([[1, 2], [2, 3]], [2, 1])
     """

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,11 +66,12 @@ class Training(NamedTuple):
     def table(self) -> Table:
         """A row for each report: updates, mean loss and figures, validation, evaluation."""
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
-        return Table(columns or ("update", "loss"), [[row.get(name) for name in columns] for row in self.rows])
+        lines = [[row.get(name) for name in columns] for row in self.rows]
+        return Table(columns or ("update", "loss"), lines, precision=4)
 
     def to_csv(self, path: FilePath) -> None:
         """Write the table as a CSV file, every number as exact as it is."""
-        Path(path).write_text(self.table().to_csv(), "utf-8", newline="")
+        Path(path).write_text(replace(self.table(), precision=None).to_csv(), "utf-8", newline="")
 
 
 @contextmanager
