@@ -4,6 +4,7 @@
     python examples/elmo.py --pretrain-seeds 3    the table of docs/elmo.md
     python examples/elmo.py --unseen              pretrain for each fold anew, on other topics only (five times as long)
     python examples/elmo.py --corpus FILE         pretrain on any other text
+    python examples/elmo.py --export FOLDER       only pretrain, and write the biLM in ELMo's published format
 
 Python's reference manual says "if" as an English word and as the keyword, and puts the keyword in quotation marks.
 The marks are taken off, and what they said is the label: was this "if" code or English? "for", "in", "is", "with" and
@@ -15,6 +16,8 @@ learnt nothing: what pretraining brings is the difference.
 """
 
 import argparse
+import importlib.util
+import json
 import math
 import os
 import re
@@ -133,9 +136,9 @@ def find_occurrences(manual):
 # Pretraining ---------------------------------------------------------------------------------------------------------
 
 
-def new_bilm(vocabulary, seed):
+def new_bilm(vocabulary, seed, padded=False):
     rng = np.random.default_rng(seed)
-    encoder = tg.nn.CharEncoder(WIDTH, rng=rng, dtype=np.float32)
+    encoder = tg.nn.CharEncoder(WIDTH, padded=padded, rng=rng, dtype=np.float32)
     return tg.nn.BiLM(
         encoder, vocabulary, hidden=HIDDEN, projection=WIDTH, cell_clip=3.0, projection_clip=3.0, dropout=0.1,
         rng=rng, dtype=np.float32,
@@ -154,7 +157,7 @@ def unrolled(bilm):
 
 
 def speed_up(bilm, replayed, batches, frames):
-    """How much sooner a replayed step is done than the sentences' own graph, without padding, is unrolled."""
+    """How much faster a replayed step is than unrolling the sentences' own graph, without padding."""
     unroll, seconds = unrolled(bilm), np.zeros(2)
     for k in range(0, len(batches), 8):
         for way, step, batch in ((0, unroll, batches[k]), (1, replayed, frames[k])):
@@ -164,11 +167,11 @@ def speed_up(bilm, replayed, batches, frames):
     return seconds[0] / seconds[1]
 
 
-def pretrain(text, seed, epochs, replay):
+def pretrain(text, seed, epochs, replay, padded=False):
     """The biLM after its training, and what it was before; prints its perplexity as it goes."""
     rng = np.random.default_rng(seed)
     vocabulary = tg.nn.Vocabulary.of(text, least=2)
-    bilm, untrained = new_bilm(vocabulary, seed), new_bilm(vocabulary, seed)
+    bilm, untrained = (new_bilm(vocabulary, seed, padded) for _ in range(2))
     adam = tg.optim.Adam(bilm.parameters())
     order = np.argsort([len(words) for words in text], kind="stable")
     batches = [[text[i] for i in order[k : k + BATCH]] for k in range(0, len(order), BATCH)]  # of like length
@@ -191,6 +194,29 @@ def pretrain(text, seed, epochs, replay):
         ratio = speed_up(bilm, step, batches, frames)
         print(f"  each graph was recorded once and replayed: {ratio:.1f} times as fast as to unroll it for each batch")
     return bilm, untrained
+
+
+def export(folder, text, epochs):
+    """Pretrain a biLM whose words are filled up as the published code does it, and write it in the published format:
+    options.json, and the weights as .npz, or as HDF5 where h5py is installed. Returns both paths."""
+    bilm, _ = pretrain(text, seed=0, epochs=epochs, replay=True, padded=True)
+    folder, arrays = Path(folder), bilm.to_published()
+    folder.mkdir(parents=True, exist_ok=True)
+    options, weights = folder / "options.json", folder / "weights.npz"
+    options.write_text(json.dumps(bilm.published_options(), indent=2), encoding="utf-8")
+    if importlib.util.find_spec("h5py"):
+        import h5py
+
+        weights = folder / "weights.hdf5"
+        with h5py.File(weights, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+    else:
+        np.savez(weights, **arrays)
+    again = tg.nn.BiLM.published(options, weights)
+    assert np.array_equal(again.layers(text[:3]).data, bilm.eval().layers(text[:3]).data)
+    print(f"{options} and {weights}: {len(arrays)} arrays, which give the same features again, bit for bit")
+    return options, weights
 
 
 def both_features(text, held_out, manual, occurrences, seed, options):
@@ -339,10 +365,17 @@ def main():
         "--replay",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="record each graph of the pretraining once: same numbers, sooner",
+        help="record each graph of the pretraining once: same numbers, faster",
+    )
+    parser.add_argument(
+        "--export", metavar="FOLDER", help="only pretrain, and write the biLM in ELMo's published format"
     )
     options = parser.parse_args()
     begin = time.perf_counter()
+    if options.export:
+        text = read_file(options.corpus) if options.corpus else [sentence.words for sentence in read_manual()]
+        export(options.export, text, options.epochs)
+        return
 
     manual = read_manual()
     occurrences = find_occurrences(manual)

@@ -11,6 +11,7 @@ from collections import Counter
 from math import log2, prod
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +20,8 @@ import tinygrad_seq as tg
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLOW = {
-    "char_lm", "elmo", "forget_bias", "many_workers", "reverse", "survive", "truncation_costs", "who_survives",
-    "word_senses",
+    "char_lm", "elmo", "elmo_features", "forget_bias", "many_workers", "reverse", "survive", "truncation_costs",
+    "who_survives", "word_senses",
 }  # fmt: skip
 # Enough to learn from in a second.
 TEXT = "she sells sea shells by the sea shore; the shells she sells are sea shells, i am sure.\n" * 60
@@ -168,6 +169,42 @@ def test_many_workers_trains_through_a_killed_worker_or_names_the_extra_that_it_
         assert "their gradients add up to the whole batch's" in result.stdout
         assert "a worker was killed, its shard computed by another" in result.stdout
         assert "times as fast as one" in result.stdout
+
+
+# --- published ELMo weights
+
+
+def test_elmo_exports_a_model_whose_features_another_script_writes(run, tmp_path):
+    lines = ["we train models for the train", "the train arrived", "for models we train", "a train for the models"]
+    (tmp_path / "corpus.txt").write_text("\n\n".join(f"{line.capitalize()}." for line in lines * 3))
+    (tmp_path / "text.txt").write_text("\n\n".join(lines))
+    assert "the same features again, bit for bit" in run(
+        "elmo", "--corpus", "corpus.txt", "--export", "m", "--epochs", "1"
+    )
+    (weights,) = (tmp_path / "m").glob("weights.*")
+    given = ["--options", "m/options.json", "--weights", str(weights), "--text", "text.txt"]
+    printed = run("elmo_features", *given, "--word", "train", "--batch", "3")
+    assert "4 sentences, 18 words" in printed and "words per CPU second" in printed
+    assert "[train]" in printed and "by layer 2" in printed
+    bilm, text = tg.nn.BiLM.published("m/options.json", weights), [line.split() for line in lines]
+    with np.load("features.npz") as file:
+        assert file["word"].tolist() == [word for words in text for word in words]
+        for k, words in enumerate(text):
+            mine = file["layers"][:, file["sentence"] == k]
+            np.testing.assert_allclose(mine, bilm.layers([words]).data[:, :, 0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--options", "none.json", "--weights", "none.hdf5"], "elmo_features: .*No such file.*none"),
+        (["--options", "empty.json", "--weights", "empty.json"], "elmo_features: empty.json is neither HDF5 nor .npz"),
+    ],
+)
+def test_elmo_features_says_in_a_line_what_is_wrong(arguments, message, run, tmp_path):
+    (tmp_path / "empty.json").write_text("{}")
+    with pytest.raises(SystemExit, match=message):
+        run("elmo_features", *arguments)
 
 
 # --- drawings

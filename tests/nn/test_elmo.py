@@ -499,7 +499,7 @@ def test_a_planted_leak_falls_below_the_entropy_and_an_honest_model_does_not():
     rng = np.random.default_rng(0)
     corpus = [list(letters) for letters in product("ab", repeat=4)]  # every letter is a fair coin
     floor = math.exp(4 * math.log(2) / 5)
-    vocabulary = tg.nn.Vocabulary("ab")
+    vocabulary = tg.nn.Vocabulary(["a", "b"])
     bilm = tg.nn.BiLM(tg.nn.WordEncoder(vocabulary, 6, rng=rng), vocabulary, hidden=6, layers=1, rng=rng)
     words, places, _ = placed(corpus)
     ids = vocabulary.ids(words)[places]
@@ -521,7 +521,7 @@ def test_a_planted_leak_falls_below_the_entropy_and_an_honest_model_does_not():
 def test_perplexity_is_never_below_the_entropy_of_the_text(grammar, seed):
     corpus = [list(sentence) for sentence in sorted(grammar)]  # each as likely as any other
     floor = math.exp(len(corpus) * math.log(len(corpus)) / sum(len(s) + 1 for s in corpus))
-    vocabulary = tg.nn.Vocabulary("abc")
+    vocabulary = tg.nn.Vocabulary(["a", "b", "c"])
     encoder = tg.nn.WordEncoder(vocabulary, 4, rng=seed)
     bilm = tg.nn.BiLM(encoder, vocabulary, hidden=4, layers=1, cell="rnn", rng=seed)
     adam = tg.optim.Adam(bilm.parameters(), 0.1)
@@ -557,7 +557,7 @@ def test_a_mixture_starts_as_the_average_and_can_be_kept_to_it_or_to_one_layer()
     top, average = tg.nn.ScalarMix(3, use=[-1]), tg.nn.ScalarMix(3, learn=False)
     np.testing.assert_array_equal(top(layers).data, layers[2])
     np.testing.assert_allclose(average(layers).data, layers.mean(0), atol=1e-15)
-    assert list(average.named_parameters()) == ["gamma"]
+    assert not average.parameters() and average.gamma.item() == 1  # γ is fixed, too
     assert top.table().rows[0] == ("2", 0.0, 1.0, None)
     pair = tg.nn.ScalarMix(3, use=[0, 2])
     pair.weights.data = np.log([1.0, 3.0])
@@ -707,8 +707,7 @@ def test_remembered_sentences_are_computed_once():
     elmo = tg.nn.Elmo(a_bilm(dtype=np.float32), layer_norm=True)
     (right,) = elmo(corpus)
     elmo.remember(corpus, batch=2)
-    net = elmo.bilm.forward
-    net._layer = None  # whoever computes now, fails
+    elmo.bilm.encoder.spell = None  # whoever computes now, fails
     (found,) = elmo(corpus)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.data, right.data, rtol=0, atol=1e-5)
@@ -717,8 +716,25 @@ def test_remembered_sentences_are_computed_once():
     elmo.forget()
     with pytest.raises(TypeError):
         elmo(corpus)
-    del net._layer
+    del elmo.bilm.encoder.spell
     elmo(corpus)
+
+
+def test_what_is_remembered_is_forgotten_when_the_weights_change():
+    elmo, other = (tg.nn.Elmo(a_bilm(seed=seed)) for seed in (0, 1))
+    corpus = [["we", "train"], ["the"]]
+    elmo.remember(corpus)
+    elmo.bilm.load_state_dict(other.bilm.state_dict())
+    np.testing.assert_array_equal(elmo.layers(corpus).data, other.layers(corpus).data)
+    elmo.remember(corpus)  # anew
+    cell = elmo.bilm.backward.cells[0][0]
+    cell.b.data = cell.b.data + 1
+    np.testing.assert_array_equal(elmo.layers(corpus).data, elmo.bilm.layers(corpus).data)
+    assert np.abs(elmo.layers(corpus).data - other.layers(corpus).data).max() > 1e-3
+    elmo.remember(corpus)
+    elmo.bilm.encoder = other.bilm.encoder
+    elmo.bilm.encoder.projection.b.data = np.ones(5)
+    np.testing.assert_array_equal(elmo.layers(corpus).data, elmo.bilm.layers(corpus).data)
 
 
 @pytest.mark.parametrize("change", ["load", "data", "train"])
@@ -805,6 +821,12 @@ def test_equal_seeds_build_equal_models_with_distinct_directions():
     assert not np.array_equal(first["forward.cells.0.0.A"], first["backward.cells.0.0.A"])
 
 
+def remembering(corpus):
+    elmo = tg.nn.Elmo(a_bilm())
+    elmo.remember(corpus)
+    return elmo
+
+
 BAD_INPUT = {
     "a sentence as a string": (lambda: a_bilm().loss(["the train"]), TypeError, "split it first"),
     "a batch as a string": (lambda: a_bilm().loss("the train"), TypeError, "list of sentences"),
@@ -822,6 +844,18 @@ BAD_INPUT = {
     "widths that differ": (lambda: a_bilm(hidden=6), ValueError, "projection=5"),
     "a projected GRU": (lambda: a_bilm(cell="gru", projection=5), ValueError, "only the LSTM"),
     "a cell of another kind": (lambda: a_bilm(cell="transformer"), ValueError, "lstm, gru, rnn"),
+    "a text for a vocabulary": (lambda: tg.nn.Vocabulary("the cat"), TypeError, "got the string 'the cat': split it"),
+    "texts to count words in": (lambda: tg.nn.Vocabulary.of(["the cat"]), TypeError, "the string 'the cat'"),
+    "a text to count words in": (lambda: tg.nn.Vocabulary.of("the cat"), TypeError, "the string 'the cat'"),
+    "a long text": (lambda: tg.nn.Vocabulary.of(["a" * 999]), TypeError, "'a{40}'…: split it first"),
+    "the numbers of a text": (lambda: VOCABULARY.ids("train"), TypeError, r"write \['train'\] for one word"),
+    "the rows of a text": (lambda: a_bilm().encoder("key"), TypeError, "got the string 'key'"),
+    "the rows of a text in a table": (lambda: a_bilm("table").encoder("key"), TypeError, "got the string 'key'"),
+    "memory of texts": (lambda: tg.nn.Elmo(a_bilm()).remember(["ab"]), TypeError, "sentence 0 is a str: split it"),
+    "texts beside a memory": (lambda: remembering([["a", "b"]])(["ab"]), TypeError, "sentence 0 is a str: split it"),
+    "the perplexity of texts": (lambda: a_bilm().perplexity(["we train"]), TypeError, "sentence 0 is a str"),
+    "an activation of another kind": (lambda: tg.nn.CharEncoder(3, activation="elu"), ValueError, "relu, tanh; got"),
+    "filters for another width": (lambda: tg.nn.CharEncoder(3, projection=False), ValueError, "176; got 3"),
     "no filters": (lambda: tg.nn.CharEncoder(3, filters=()), ValueError, "filters"),
     "words without room": (lambda: tg.nn.CharEncoder(3, longest=2), ValueError, "longest=2"),
     "the perplexity of nothing": (lambda: a_bilm().perplexity([]), ValueError, "at least one sentence"),

@@ -74,12 +74,14 @@ class Cell(Module):
         self, joined: tuple[str, ...], m: int, d: int, hidden: int, rng: Any, dtype: DTypeLike, learned_state: bool
     ) -> None:
         self.m, self.d, self.hidden = width(self, "m", m, 0), width(self, "d", d), width(self, "projection", hidden)
-        blocks = [np.vstack([glorot(rng, m, d, dtype), orthogonal(rng, hidden, d, dtype)]) for _ in joined]
-        self.A = Tensor(np.hstack(blocks), requires_grad=True, name="A")
-        self.b = Tensor(np.zeros(len(joined) * d, dtype), requires_grad=True, name="b")
-        self.h0 = Tensor(np.zeros(hidden, dtype), requires_grad=True, name="h0") if learned_state else None
         # Where each gate stands on the last axis: of A, of b, and of the pre-activations.
         self._place = {gate: (..., slice(k * d, (k + 1) * d)) for k, gate in enumerate(joined)}
+        A = np.empty((m + hidden, len(joined) * d), dtype)
+        for place in self._place.values():
+            A[:m][place], A[m:][place] = glorot(rng, m, d, dtype), orthogonal(rng, hidden, d, dtype)
+        self.A = Tensor(A, requires_grad=True, name="A")
+        self.b = Tensor(np.zeros(len(joined) * d, dtype), requires_grad=True, name="b")
+        self.h0 = Tensor(np.zeros(hidden, dtype), requires_grad=True, name="h0") if learned_state else None
 
     def _weights(self, gate: str) -> dict[str, tuple[Tensor, Any]]:
         """A gate's weights: the tensor that each is part of, and the place in it."""
@@ -99,13 +101,15 @@ class Cell(Module):
     def set_gate(self, name: str, W: Any = None, U: Any = None, b: Any = None, b_u: Any = None) -> None:
         """Set weights of one gate; a number is spread over the whole block. ValueError for another shape."""
         weights = self._weights(name)
-        arrays = {x: array_of(x).copy() for x, _ in weights.values()}
+        arrays: dict[Tensor, Array] = {}
         for what, value in {"W": W, "U": U, "b": b, "b_u": b_u}.items():
             if value is None:
                 continue
             if what not in weights:
                 raise ValueError(f"gate {name!r} of {self} has {', '.join(weights)}, no {what}")
             x, place = weights[what]
+            if x not in arrays:
+                arrays[x] = array_of(x).copy()
             block, values = arrays[x][place], np.asarray(value)
             if values.ndim and values.shape != block.shape:
                 raise ValueError(f"{what} of gate {name!r} has shape {block.shape}, got {values.shape}")

@@ -26,11 +26,14 @@ from ...engine.tensor import Tensor, array_of
 from ...engine.tree import leaves, map_state
 from ...reading.table import Matrix
 from ...reading.tape import Tape
+from ..init import undrawn
 from ..layers import Dropout, Linear
 from ..loss import cross_entropy
 from ..module import Module
 from ..stack import GRU, LSTM, RNN, Stack
-from .sentences import Directions, Frame, Mark, Sentences, Vocabulary, by_length, placed
+from . import published
+from .encoder import CharEncoder
+from .sentences import Directions, Frame, Mark, Sentences, Vocabulary, by_length, filled_up, placed
 
 STACKS: dict[str, Any] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
 
@@ -52,9 +55,18 @@ class BiLM(Module):
     sentence has a target in each direction, its end and its begin, and no features. A batch may also be a frame, which
     a replay can take (`frames`).
 
+    `vocabulary=None`: no softmax. Such a biLM gives layers, and refuses to give a loss.
+
     `stateful=True`: every call starts from the states in which the last one ended (their values; no credit), as the
     original did; then a result depends on the calls before, all batches have the same number of sentences, and
     `reset()` begins anew.
+
+    `marks=True`: both models read <s> w_1 … w_N </s> to its last mark, as published inference does, where otherwise
+    the last mark is only predicted. No loss and no feature of a word depends on it. What does are the features of the
+    marks, and the states that a stateful biLM carries: row k of a batch goes on where the last sentence in row k ended,
+    however many rows the batches have, and what has had none yet starts from zeros.
+
+    `BiLM.published(options, weights)` reads ELMo's released weights, `to_published` and `published_options` write them.
 
     >>> sentences = [["the", "train", "arrived"], ["we", "train", "models", "here"]]
     >>> bilm = BiLM(CharEncoder(6, rng=0), Vocabulary.of(sentences), hidden=8, projection=6, rng=0)
@@ -65,7 +77,7 @@ class BiLM(Module):
     def __init__(
         self,
         encoder: Any,
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | None,
         hidden: int,
         layers: int = 2,
         projection: int | None = None,
@@ -73,10 +85,13 @@ class BiLM(Module):
         cell: str = "lstm",
         dropout: float = 0.0,
         stateful: bool = False,
+        marks: bool = False,
         rng: Any = None,
         dtype: DTypeLike = np.float64,
         **options: Any,
     ) -> None:
+        if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+            raise TypeError(f"a vocabulary is a tg.nn.Vocabulary(words), or None, got {type(vocabulary).__name__}")
         if cell not in STACKS:
             raise ValueError(f"cell is one of {', '.join(STACKS)}, got {cell!r}")
         if projection is not None:
@@ -98,16 +113,88 @@ class BiLM(Module):
             )
             return net
 
-        self.encoder, self.vocabulary, self.width, self.stateful = encoder, vocabulary, width, stateful
+        self.encoder, self.vocabulary, self.width = encoder, vocabulary, width
+        self.stateful, self.marks = stateful, marks
         self.forward, self.backward = direction(), direction()
         self.dropout = Dropout(dropout, rng)
-        self.softmax = Linear(width, len(vocabulary), rng=rng, dtype=dtype)
+        self.softmax = None if vocabulary is None else Linear(width, len(vocabulary), rng=rng, dtype=dtype)
         self._carried: Any = None  # how many sentences, and their states as arrays: no part of the model
+        self._published_biases: dict[str, Array] = {}
+
+    @classmethod
+    def published(
+        cls,
+        options: Any,
+        weights: Any,
+        dtype: DTypeLike = np.float32,
+        stateful: bool = False,
+        vocabulary: Vocabulary | None = None,
+        softmax: Linear | None = None,
+        rng: Any = None,
+    ) -> BiLM:
+        """A biLM with published weights, in evaluation mode, that reads sentences as the published code does.
+
+        `options`: a path to a JSON file, or what it says as a dict. `weights`: a path to an HDF5 file (the release
+        format; needs the extra `elmo`) or to an .npz, or a mapping of arrays by their names there. Its encoder is
+        CharEncoder(padded=True), and it has marks=True. `stateful` as in BiLM; the published code always is.
+
+        The softmax was not published. To go on training, give a `vocabulary`, whose softmax is drawn with `rng` (or a
+        `softmax` that has been trained: Linear(width, len(vocabulary))), and call `train()`.
+
+        Strict: each array is used once, and what is missing, left over, not finite or of another shape is named in a
+        ValueError. So is a file that is damaged. ImportError for an HDF5 file without h5py.
+
+        >>> vocabulary = Vocabulary(["we", "train", "models"])
+        >>> encoder = CharEncoder(2, filters=((1, 3),), padded=True, rng=0, dtype=np.float32)
+        >>> trained = BiLM(encoder, vocabulary, hidden=4, projection=2, marks=True, rng=0, dtype=np.float32)
+        >>> bilm = BiLM.published(trained.published_options(), trained.to_published())
+        >>> bool((bilm.layers([["we", "train"]]).data == trained.layers([["we", "train"]]).data).all())
+        True
+        """
+        with published.opened(weights) as (what, arrays):
+            of_encoder, of_layers = published.sizes(options, arrays)
+            with undrawn():
+                encoder = CharEncoder(**of_encoder, dtype=dtype)
+                bilm = cls(encoder, None, **of_layers, stateful=stateful, marks=True, dtype=dtype)
+            model = published.places(encoder, (bilm.forward, bilm.backward))
+            bilm._published_biases = published.fill(model, what, arrays)
+        if vocabulary is None and softmax is not None:
+            raise ValueError("a softmax needs the vocabulary whose words its columns stand for: give vocabulary=...")
+        if vocabulary is not None:
+            bilm.vocabulary = vocabulary
+            bilm.softmax = softmax or Linear(bilm.width, len(vocabulary), rng=rng, dtype=dtype)
+            if bilm.softmax.W.shape != (bilm.width, len(vocabulary)):
+                raise ValueError(
+                    f"the softmax of this biLM is Linear({bilm.width}, {len(vocabulary)}), for the {len(vocabulary)} "
+                    f"entries of the vocabulary, got one of {bilm.softmax.W.shape}"
+                )
+        return bilm.eval()
+
+    def to_published(self) -> dict[str, Array]:
+        """The weights by their names in a published file, without the softmax: what `published` reads.
+
+        The arrays that `published` has read come back to the last bit. (Those of a forget gate's bias b are b - 1,
+        which is exact for b >= ½ and otherwise has the absolute precision of numbers near 1.) ValueError for a biLM of
+        another architecture.
+        """
+        published.check_publishable(self.encoder, (self.forward, self.backward))
+        return published.gathered(published.places(self.encoder, (self.forward, self.backward)), self._published_biases)
+
+    def published_options(self) -> dict[str, Any]:
+        """The sizes as published options say them (options.json), for the weights of `to_published`."""
+        published.check_publishable(self.encoder, (self.forward, self.backward))
+        return published.told(self.encoder, self.forward)
 
     @property
     def depth(self) -> int:
         """The number of layers that a task can mix: the token layer and the recurrent ones."""
         return len(self.forward.cells) + 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the recurrent layers."""
+        dtype: np.dtype[Any] = self.forward.cells[0][0].A.dtype
+        return dtype
 
     def reset(self) -> None:
         """Forget the states that a stateful model carries."""
@@ -165,7 +252,7 @@ class BiLM(Module):
         for batch in batches:
             words, places, lengths = placed(batch)
             spelled = self.encoder.spell(words)
-            parts.append((spelled, self.vocabulary.ids(words), places, lengths))
+            parts.append((spelled, self._classes(words), places, lengths))
             further = [n for array in spelled for n in array.shape]
             sizes.append([*places.shape, lengths.sum() + len(lengths), *further])
         if not parts or shapes < 1:
@@ -174,54 +261,85 @@ class BiLM(Module):
         like = np.lexsort((shared[:, 3], shared[:, 0]))  # by their steps, and then by their distinct words
         for group in np.array_split(like, min(shapes, len(like))):
             shared[group] = shared[group].max(0)
-        return [Frame.of(*part, sizes=size) for part, size in zip(parts, shared.tolist(), strict=True)]
+        return [Frame.of(*part, self.marks, size) for part, size in zip(parts, shared.tolist(), strict=True)]
+
+    def _classes(self, words: list[Any]) -> Array:
+        return np.zeros(len(words), np.intp) if self.vocabulary is None else self.vocabulary.ids(words)
 
     def _framed(self, batch: Sentences | Frame) -> tuple[Frame, Tensor]:
         """A batch as a frame, and the rows of its words."""
         if isinstance(batch, Frame):
             return batch, self.encoder.rows(*batch.words)
         words, places, lengths = placed(batch)
-        return Frame.of((), self.vocabulary.ids(words), places, lengths), self.encoder(words)
+        return Frame.of((), self._classes(words), places, lengths, self.marks), self.encoder(words)
 
-    def _read(self, frame: Frame, rows: Tensor, stateful: bool) -> list[list[Tensor]]:
-        """Each direction's layers, (T + 1, B, d) in the order of reading."""
-        B, starts = len(frame.lengths), [None, None]
-        # Padding stands after a row's end, where nothing real reads on. Only a state to go on from must know of it.
-        lengths = frame.lengths + 1 if stateful else None
-        if stateful and CONTEXT.get().tracing:
-            raise RuntimeError(
-                "a stateful biLM keeps its states to itself, and a replay would begin with the same ones each time: "
-                "replay one with stateful=False, or train this one without tg.replay"
-            )
-        if stateful and self._carried is not None:
-            before, arrays = self._carried
-            if before != B:
-                raise ValueError(
-                    f"a stateful biLM goes on with the {before} sentences of its last batch, got {B}: keep to one "
-                    "batch size, or call reset()"
+    def _read(self, frame: Frame, rows: Tensor, stateful: bool, marks: bool = False) -> list[list[Tensor]]:
+        """Each direction's layers in the order of reading, (T + 1, B, d), or (T + 2, B, d) to the last mark. It is
+        read for its own features and for the state that is carried on; nothing else depends on it."""
+        starts, lengths = [None, None], None
+        steps = len(frame.inputs.forward) - (self.marks and not (marks or stateful))
+        if stateful:
+            if CONTEXT.get().tracing:
+                raise RuntimeError(
+                    "a stateful biLM keeps its states to itself, and a replay would begin with the same ones each "
+                    "time: replay one with stateful=False, or train this one without tg.replay"
                 )
-            starts = map_state(Tensor, arrays)
+            starts = self._starts(len(frame.lengths))
+            # Padding stands after a row's end, where nothing real reads on: only a state to go on from must know of it.
+            lengths = np.maximum(frame.lengths + (2 if self.marks else 1), 1)
         read, ends = [], []
         for k, net in enumerate((self.forward, self.backward)):
-            xs = self.dropout(embedding(rows, frame.inputs[k]))
+            xs = self.dropout(embedding(rows, frame.inputs[k][:steps]))
             with scope(Directions._fields[k]):
                 outputs, end = net(xs, starts[k], lengths, every_layer=True)
             read.append(outputs)
             ends.append(end)
         if stateful:
-            self._carried = B, map_state(lambda x: np.array(array_of(x)), ends)
+            self._carry(ends, frame.lengths)
         return read
 
+    def _starts(self, B: int) -> Any:
+        """The states of both directions from which a stateful biLM goes on with B sentences."""
+        if self._carried is None:
+            return [None, None]
+        before, arrays = self._carried
+        if before != B and not self.marks:
+            raise ValueError(
+                f"a stateful biLM goes on with the {before} sentences of its last batch, got {B}: keep to one "
+                "batch size, or call reset()"
+            )
+        return map_state(lambda rows: Tensor(filled_up(rows[:B], (B, *rows.shape[1:]))), arrays)
+
+    def _carry(self, ends: Any, lengths: Array) -> None:
+        """Keep the states in which the rows of a batch have ended; rows that it did not have keep theirs."""
+        arrays = map_state(lambda rows: np.array(array_of(rows)), ends)
+        before, old = self._carried or (0, arrays)
+        B, some = max(before, len(lengths)), lengths >= 0
+
+        def kept(new: Array, old: Array) -> Array:
+            whole = filled_up(old[:before], (B, *new.shape[1:]))
+            whole[: len(new)][some] = new[some]
+            return whole
+
+        self._carried = B, map_state(kept, arrays, old)
+
     def _predict(self, frame: Frame, rows: Tensor, stateful: bool) -> list[Tensor]:
-        """Each direction's logits where the frame asks for them, step by step of all sentences: (n, words)."""
+        """Each direction's logits where the frame asks for them, step by step of all sentences: (n, words). Without a
+        softmax, what it would read."""
         predictions = []
         for layers in self._read(frame, rows, stateful):
             top = layers[-1].reshape(-1, self.width)
-            predictions.append(self.softmax(self.dropout(top if len(frame.at) == len(top) else top[frame.at])))
+            top = self.dropout(top if len(frame.at) == len(top) else top[frame.at])
+            predictions.append(top if self.softmax is None else self.softmax(top))
         return predictions
 
     def losses(self, batch: Sentences | Frame) -> Directions[Tensor]:
         """-log p of each direction in nats, averaged over the words of the batch and one mark for each sentence."""
+        if self.softmax is None:
+            raise ValueError(
+                "this biLM has no softmax and predicts no word: it gives layers, and no loss or perplexity. Make one "
+                "with a vocabulary; for published weights, BiLM.published(options, weights, vocabulary=...)"
+            )
         frame, rows = self._framed(batch)
         padding = -1 if isinstance(batch, Frame) else None  # of sentences, no prediction is made that does not count
         predictions = self._predict(frame, rows, self.stateful)
@@ -253,21 +371,26 @@ class BiLM(Module):
         forward, backward = np.exp(total / words).tolist()
         return Directions(forward, backward)
 
-    def layers(self, batch: Sentences | Frame) -> Tensor:
+    def layers(self, batch: Sentences | Frame, marks: bool = False) -> Tensor:
         """What every layer holds at each word: (layers + 1, T, B, 2d), zero at padding.
 
         First the token layer, twice side by side; then each recurrent layer, the forward state after reading the word
-        beside the backward state after reading it. The marks are left out.
+        beside the backward state after reading it. `marks=True`: at <s> and </s>, too, (layers + 1, T + 2, B, 2d); for
+        that the biLM must read both (ValueError).
         """
+        if marks and not self.marks:
+            raise ValueError("only a biLM that reads both marks of a sentence has features of them: BiLM(marks=True)")
         frame, rows = self._framed(batch)
-        words = embedding(rows, frame.inputs.forward[1:])
+        first, last = (0, None) if marks else (1, -1 if self.marks else None)
+        words = embedding(rows, frame.inputs.forward[first:last])
         T, B, _ = words.shape
-        real = less(np.arange(T)[:, None], frame.lengths)
-        # the backward model reads word k (from 0) of a row at its own step N - k
-        steps = maximum(frame.lengths - np.arange(T)[:, None], 0)
+        row = np.arange(T)[:, None]
+        real = less(row, frame.lengths + 2 if marks else frame.lengths)
+        # what stands at place p of <s> w_1 … w_N </s>, the backward model reads at its own step N + 1 - p
+        steps = maximum(frame.lengths + 1 - first - row, 0)
         found = [concat([words, words], -1)]
-        for forward, backward in zip(*self._read(frame, rows, self.stateful), strict=True):
-            found.append(concat([forward[1:], backward[steps, np.arange(B)]], -1))
+        for forward, backward in zip(*self._read(frame, rows, self.stateful, marks), strict=True):
+            found.append(concat([forward[first : first + T], backward[steps, np.arange(B)]], -1))
         whole = stack(found)
         if isinstance(real, np.ndarray) and real.all():
             return whole
@@ -294,10 +417,10 @@ class BiLM(Module):
         words = [distinct[places[t, b]] for b, t in at]
         own = np.zeros_like(places)  # every position a row and a class of its own
         own[at[:, 1], at[:, 0]] = np.arange(len(at))
-        frame = Frame.of((), np.arange(len(at)), own, lengths)
+        frame = Frame.of((), np.arange(len(at)), own, lengths, self.marks)
         names = [word.value if isinstance(word, Mark) else word for word in words]
         with enable_grad():
-            rows = Tensor(self.encoder(words)._array, requires_grad=True)
+            rows = Tensor(array_of(self.encoder(words)), requires_grad=True)
             predictions = self._predict(frame, rows, stateful=False)
         found = []
         for logits, predicted, direction in zip(predictions, frame.targets, Directions._fields, strict=True):

@@ -26,7 +26,7 @@ class Mark(Enum):
 
 Each = TypeVar("Each")
 Word: TypeAlias = str | Mark
-Sentences: TypeAlias = Sequence[Sequence[str]]
+Sentences: TypeAlias = Sequence[Sequence[Word]]
 
 
 class Vocabulary:
@@ -38,11 +38,12 @@ class Vocabulary:
 
     `text` is what to save with a model: the words, one on a line; `Vocabulary.read(text)` is the same vocabulary.
 
-    Raises ValueError for a word that is given twice, is empty or has a line break, TypeError for what is no string.
+    Raises ValueError for a word that is given twice, is empty or has a line break, TypeError for what is no string, and
+    for one string where a list of words is meant.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self.entries: list[Word] = [*Mark, *(checked_word(word) for word in words)]
+        self.entries: list[Word] = [*Mark, *words_of(words)]
         if broken := [word for word in self.entries if isinstance(word, str) and (not word or "\n" in word)]:
             raise ValueError(f"a word of a vocabulary fills one line, got {broken[0]!r}")
         self._number = {word: i for i, word in enumerate(self.entries)}
@@ -52,12 +53,14 @@ class Vocabulary:
 
     @classmethod
     def of(cls, sentences: Iterable[Iterable[str]], least: int = 1) -> Vocabulary:
-        """The words that occur at least so often, the most frequent first (equally frequent ones in ABC order).
+        """The words that occur at least so often, the most frequent first (equally frequent ones alphabetically).
 
         >>> Vocabulary.of([["a", "rose", "is", "a", "rose"]], least=2).entries[3:]
         ['a', 'rose']
         """
-        counts = Counter(word for sentence in sentences for word in sentence)
+        if isinstance(sentences, str):
+            raise TypeError(f"a list of sentences is needed, each a list of words; got the string {shown(sentences)}")
+        counts = Counter(word for sentence in sentences for word in words_of(sentence) if isinstance(word, str))
         return cls(sorted((word for word, n in counts.items() if n >= least), key=lambda word: (-counts[word], word)))
 
     @classmethod
@@ -79,7 +82,7 @@ class Vocabulary:
     def ids(self, words: Iterable[Word]) -> Array:
         """The number of each word, (n,); that of <unk> for a word that has none."""
         unknown = self._number[Mark.UNKNOWN]
-        return np.array([self._number.get(checked_word(word), unknown) for word in words], np.intp)
+        return np.array([self._number.get(word, unknown) for word in words_of(words)], np.intp)
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words with these numbers, marks as `<s>`. IndexError for a number that no word has."""
@@ -101,6 +104,33 @@ def checked_word(word: Any) -> Any:
     return word
 
 
+def words_of(words: Iterable[Any]) -> list[Word]:
+    """A list of words, if that is what it is: of a string, Python would give the characters."""
+    if isinstance(words, (str, bytes)):
+        raise TypeError(
+            f"a list of words is needed, got the string {shown(words)}: split it first, or write [{shown(words)}] for "
+            "one word"
+        )
+    return [checked_word(word) for word in words]
+
+
+def sentences_of(batch: Any) -> list[list[Word]]:
+    """A list of sentences, each a list of words, if that is what it is."""
+    if isinstance(batch, str) or not isinstance(batch, Sequence):
+        raise TypeError(f"a batch is a list of sentences, each a list of words; got {type(batch).__name__}")
+    for k, sentence in enumerate(batch):
+        if isinstance(sentence, (str, bytes)) or not isinstance(sentence, (Sequence, np.ndarray)):
+            raise TypeError(
+                f"a sentence is a list of words, but sentence {k} is a {type(sentence).__name__}: split it first"
+            )
+    return [words_of(sentence) for sentence in batch]
+
+
+def shown(text: Any) -> str:
+    """A string as a message shows it: its beginning, if it is long."""
+    return repr(text) if len(text) <= 40 else f"{text[:40]!r}…"
+
+
 class Directions(NamedTuple, Generic[Each]):
     """What there is one of for each direction."""
 
@@ -111,18 +141,11 @@ class Directions(NamedTuple, Generic[Each]):
 def placed(batch: Sentences) -> tuple[list[Word], Array, Array]:
     """The distinct words of a batch, <s> and </s> first; which of them stands where in the sentences between their
     marks, (T + 2, B), T the longest sentence, </s> also at padding; and the sentences' lengths without the marks."""
-    if isinstance(batch, str) or not isinstance(batch, Sequence):
-        raise TypeError(f"a batch is a list of sentences, each a list of words; got {type(batch).__name__}")
-    if not batch:
+    sentences = sentences_of(batch)
+    if not sentences:
         raise ValueError("a batch needs at least one sentence")
     place: dict[Word, int] = {Mark.BEGIN: 0, Mark.END: 1}
-    rows = []
-    for k, sentence in enumerate(batch):
-        if isinstance(sentence, str) or not isinstance(sentence, (Sequence, np.ndarray)):
-            raise TypeError(
-                f"a sentence is a list of words, but sentence {k} is a {type(sentence).__name__}: split it first"
-            )
-        rows.append([place.setdefault(checked_word(word), len(place)) for word in sentence])
+    rows = [[place.setdefault(word, len(place)) for word in sentence] for sentence in sentences]
     lengths = np.array([len(row) for row in rows], np.intp)
     places = np.full((lengths.max() + 2, len(rows)), 1, np.intp)
     places[0] = 0
@@ -131,9 +154,9 @@ def placed(batch: Sentences) -> tuple[list[Word], Array, Array]:
     return list(place), places, lengths
 
 
-def filled_up(array: Array, shape: Any) -> Array:
-    """An array of this shape that begins as the given one and is 0 beyond its ends."""
-    whole = np.zeros(shape, array.dtype)
+def filled_up(array: Array, shape: Any, padding: int = 0) -> Array:
+    """An array of this shape that begins as the given one and holds `padding` beyond its ends."""
+    whole = np.full(shape, padding, array.dtype)
     whole[tuple(map(slice, array.shape))] = array
     return whole
 
@@ -147,30 +170,33 @@ class Frame(NamedTuple):
     words: tuple[Any, ...]
     """The distinct words, <s> and </s> first, as `encoder.spell` writes them and `encoder.rows` reads them."""
     inputs: Directions[Any]
-    """(T + 1, B) each: which of the words a direction reads, step after step."""
+    """(T + 1, B) each, (T + 2, B) for a biLM with marks: which of the words a direction reads, step after step."""
     lengths: Any
-    """(B,), the number of words of each sentence, without the marks."""
+    """(B,), the number of words of each sentence, without the marks; -2 (no word, no mark) where a row is padding."""
     at: Any
-    """(n,): which of the (T + 1)·B predictions are made, in order. All that count are among them."""
+    """(n,): which of the predictions, those of all sentences step by step, are made. All that count are among them."""
     targets: Directions[Any]
     """(n,) each: the class that is to be predicted there, -1 where the prediction does not count."""
 
     @classmethod
-    def of(cls, spelled: Any, classes: Array, places: Array, lengths: Array, sizes: Any = None) -> Frame:
-        """From what `placed` gives, its words spelled and their classes. `sizes` to fill it up to: those of the places,
-        how many predictions are made, and those of what is spelled."""
+    def of(
+        cls, spelled: Any, classes: Array, places: Array, lengths: Array, marks: bool = False, sizes: Any = None
+    ) -> Frame:
+        """From what `placed` gives, its words spelled and their classes. `marks`: the last mark is read, too. `sizes`
+        to fill it up to: those of the places, how many predictions are made, and those of what is spelled."""
         real = np.arange(len(places) - 1)[:, None] < lengths + 1
         n = real.sum()
         if sizes is not None:
             T, B, n, *rest = sizes
-            places, real, lengths = filled_up(places, (T, B)), filled_up(real, (T - 1, B)), filled_up(lengths, (B,))
+            places, real, lengths = filled_up(places, (T, B)), filled_up(real, (T - 1, B)), filled_up(lengths, (B,), -2)
             further = iter(rest)
             spelled = tuple(filled_up(array, [next(further) for _ in array.shape]) for array in spelled)
         steps = np.arange(len(places))[:, None]
         turned = places[np.maximum(lengths + 1 - steps, 0), np.arange(len(lengths))]  # from each row's own </s>
         at = np.sort(np.argsort(~real, axis=None, kind="stable")[:n])
         targets = [np.where(real, classes[read[1:]], -1).ravel()[at] for read in (places, turned)]
-        return cls(spelled, Directions(places[:-1], turned[:-1]), lengths, at, Directions(*targets))
+        read = len(places) if marks else -1
+        return cls(spelled, Directions(places[:read], turned[:read]), lengths, at, Directions(*targets))
 
 
 def by_length(sentences: Sentences, batch: int, ordered: bool = False) -> list[Array]:
