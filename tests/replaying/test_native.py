@@ -242,6 +242,17 @@ def test_what_a_recurrent_step_consists_of_is_left_to_python():
         assert call.agree(), function
 
 
+def test_a_loop_that_moves_its_arguments_is_led_astray_at_the_next_place():
+    x = np.random.default_rng(0).standard_normal((3, 2, 4, 5))
+    a, b, out = (
+        x[::-1],
+        x.swapaxes(-1, -2).copy(),
+        np.empty((3, 2, 4, 4)),
+    )  # axes that are not one, before the product's
+    call = Played(np.matmul, (a, b, out))
+    assert call.found is not None and call.agree()
+
+
 def test_the_struct_of_a_ufunc_is_trusted_unseen():
     assert lowering.read(np.add, object.__basicsize__)["fff"][0]
     for shift in (-8, -4, 4, 8, 16):

@@ -77,11 +77,12 @@ static int one(const I *record, char **a) {
 static int played(const I *record) {
   I n = record[4], k = record[5], at[AXES], i, j;
   const I *counts = record + 8 + n, *strides = counts + k;
-  char *a[ARGUMENTS];
+  char *a[ARGUMENTS], *given[ARGUMENTS]; /* some loops, as that of matmul, write to the list of their arguments */
   for (j = 0; j < n; j++) a[j] = (char *)record[8 + j];
   for (i = 0; i < k; i++) at[i] = 0;
   for (;;) {
-    if (!one(record, a)) return 0;
+    for (j = 0; j < n; j++) given[j] = a[j];
+    if (!one(record, given)) return 0;
     for (i = k - 1; i >= 0; i--) { /* the next place: the innermost of the outer axes first */
       const I *s = strides + i * n;
       if (++at[i] < counts[i]) {
