@@ -89,12 +89,12 @@ def agree(multiply: Any, a: Array, b: Array, out: Array, read: slice, copied: bo
     Where all terms of a sum underflow, its zero may still have another sign.
     """
     rng = np.random.default_rng(0)
-    y, whole, part = (_filled(z, rng) for z in (b, out, out))
+    y, whole, part = (filled(z, rng) for z in (b, out, out))
     columns = y[..., read]
     y_read = columns.copy() if copied else columns
     rows = out.size // out.shape[-1]
     for _ in range(max(4, ROWS // rows, TERMS // (rows * columns.shape[-1] * a.shape[-1]))):
-        x = _filled(a, rng)
+        x = filled(a, rng)
         multiply(x, y, whole)
         multiply(x, y_read, part[..., read])
         if whole[..., read].tobytes() != part[..., read].tobytes():
@@ -119,7 +119,7 @@ def _where(array: Any) -> Any:
     return (array.__array_interface__["data"][0], array.shape, array.strides) if isinstance(array, np.ndarray) else None
 
 
-def _filled(array: Array, rng: np.random.Generator) -> Array:
+def filled(array: Array, rng: np.random.Generator) -> Array:
     """Random numbers that lie in memory as those of an array."""
     reach = 1 + int(np.dot(np.array(array.shape) - 1, array.strides)) // array.itemsize
     return as_strided(rng.standard_normal(reach).astype(array.dtype), array.shape, array.strides)

@@ -21,6 +21,7 @@ from ..engine import numerics
 from .compiling import FLAG_BITS, Library, Unavailable, compiled, flag_functions
 from .lowering import FLAGS, address
 from .matmul import Call
+from .packing import Packing
 from .planning import Plan
 from .trials import Trials
 
@@ -53,9 +54,11 @@ class Runner:
 
     def __init__(self, plan: Plan, generators: Sequence[np.random.Generator], native: bool | None) -> None:
         self._calls, self._generators, self._native = plan.calls, generators, native
+        self._fixed, self._dead = plan.fixed, plan.dead
         self._parts: list[Call] = []  # what is run instead of the calls, known from the first run on
         self._python = len(plan.calls)  # calls among the parts
         self._compiler = self._reason = ""
+        self.packed = 0  # products that are computed with a factor laid out once, or added as they are computed
         self._heard = False
         self._again = 0  # runs in a row that had to be done again
         self._words = np.empty(0, np.int64)
@@ -84,6 +87,7 @@ class Runner:
         return {
             "native": len(self._calls) - self._python,
             "python": self._python,
+            "packed": self.packed,
             "compiler": self._compiler,
             "reason": self._reason,
             "native_bytes": self._words.nbytes + sum(x.nbytes for x in self._kept),
@@ -130,11 +134,21 @@ class Runner:
 
     def _lower(self, library: Library) -> None:
         trials = Trials(library)
+        packing = Packing(trials.lowering, library, self._calls, self._fixed, self._dead)
         parts: list[Call] = []
         words: list[int] = []
         starts, numbers = array("q"), array("q")  # of each call that was lowered
-        begin = 0
+        begin = lowered = after = 0
         for number, call in enumerate(self._calls):
+            if number < after:
+                continue
+            records, n = packing.records(number)
+            if n:
+                starts.append(len(words))
+                numbers.append(number)
+                words += [word for record in records for word in record.words]
+                lowered, after, self.packed = lowered + n, number + n, self.packed + 1
+                continue
             found = trials.lowered(call)
             if found is None:
                 if len(words) > begin:
@@ -145,6 +159,7 @@ class Runner:
             kind, bases = found
             start = len(words)
             starts.append(start)
+            lowered += 1
             numbers.append(number)
             words += kind.words
             for slot, group in kind.slots:
@@ -154,8 +169,9 @@ class Runner:
         starts.append(len(words))
         self._run_records, self._compiler = library.functions.run, library.compiler
         self._parts, self._starts, self._numbers, self._kept = parts, starts, numbers, trials.kept
-        self._python = len(self._calls) - len(numbers)
+        self._python = len(self._calls) - lowered
         self._words = np.array(words, np.int64)
+        self._fixed, self._dead = set(), {}  # nobody asks again
         self._address, self._flags_address = address(self._words), ctypes.addressof(self._flags)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from ..engine import numerics
 from ..engine.context import Trace
 from ..engine.ops import (
+    add,
     assemble,
     broadcast_to,
     concat_,
@@ -80,6 +81,8 @@ class Plan:
     ) -> None:
         self.place: dict[Tensor, Array] = {}
         self.calls: list[Call] = []
+        self.fixed: set[int] = set()  # products among the calls whose second factor changes between runs only
+        self.dead: dict[int, Array] = {}  # by number of a sum among the calls: the product that it is the last to read
         self.buffers: list[Array] = []
         self.memory: list[Array] = []  # whole, as the arena knows them
         self._arena = arena
@@ -157,7 +160,9 @@ class Plan:
             elif operation is matmul:
                 b = t._inputs[1]
                 fixed = not isinstance(b, Tensor) or b not in self._root
-                self.calls += self._products.calls(t, values[0], values[1], out, fixed)
+                calls = self._products.calls(t, values[0], values[1], out, fixed)
+                self.fixed.update(k for k, call in enumerate(calls, len(self.calls)) if fixed and call[0] is np.matmul)
+                self.calls += calls
             elif operation in DIRECT:
                 self.calls += DIRECT[operation](values, out, **options)
             elif isinstance(operation.forward, np.ufunc) and operation.forward not in (np.maximum, np.minimum):
@@ -170,6 +175,8 @@ class Plan:
                 self.calls.append((copied, (forward, out, *values)))
         for root in dict.fromkeys(self._root[x] for x in dying):
             if root is not taken:
+                if operation is add and root._operation is matmul and any(root is x for x in t._inputs):
+                    self.dead[len(self.calls) - 1] = self.place[root]
                 buffer = self._bytes.pop(root)
                 self._free.setdefault(buffer.nbytes, []).append(buffer)
 

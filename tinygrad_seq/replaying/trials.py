@@ -64,11 +64,11 @@ def opened(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 class Trials:
     def __init__(self, library: Library) -> None:
-        self._lowering = Lowering(library)
+        self.lowering = Lowering(library)
         self._run = library.functions.run
         self._kinds: dict[Any, Kind | None] = {}
         self._seen: dict[int, tuple[Seen, Array]] = {}  # the array stays alive, so that no other has its id
-        self.kept = self._lowering.kept
+        self.kept = self.lowering.kept
 
     def lowered(self, call: Call) -> tuple[Kind, list[int]] | None:
         """The records of a call, and where its groups of arrays begin; None where Python makes the call."""
@@ -93,7 +93,7 @@ class Trials:
         key = (forward, form, tuple([x.layout for x in seen]), tuple(places))
         if key not in self._kinds:
             spans = [end - start for start, end in zip(bases, reach, strict=True)]
-            for self._lowering.by_rows in (True, False):
+            for self.lowering.by_rows in (True, False):
                 self._kinds[key] = self._tried(call, rule, arrays, places, spans)
                 if self._kinds[key] is not None:
                     break
@@ -102,9 +102,9 @@ class Trials:
 
     def _rule(self, forward: Any) -> Callable[..., list[Record]] | None:
         if isinstance(forward, np.ufunc):
-            return functools.partial(_of_ufunc, self._lowering, forward)
+            return functools.partial(_of_ufunc, self.lowering, forward)
         rule = RULES.get(forward)
-        return None if rule is None else functools.partial(rule, self._lowering)
+        return None if rule is None else functools.partial(rule, self.lowering)
 
     def _look(self, x: Array) -> Seen:
         found = self._seen.get(id(x))
@@ -142,7 +142,7 @@ class Trials:
             for special in SPECIAL:
                 rng = np.random.default_rng(0)
                 for x, y in zip(mine, theirs, strict=True):
-                    x[...] = _random(len(x), x.dtype, rng, special, whole)
+                    _random(x, rng, special, whole)
                     if forward is loss._checked_targets.forward:
                         x[...] = np.where(x > 0, 1, 0)
                     y[...] = x
@@ -212,20 +212,26 @@ def _kind(records: Sequence[Record], memory: Sequence[tuple[int, int]]) -> Kind:
 
 
 @functools.cache
-def _pool(special: tuple[float, ...]) -> Array:
+def _pool(special: tuple[float, ...], dtype: np.dtype[Any]) -> Array:
+    """Random numbers, twice over, so that they can be taken from anywhere."""
     rng = np.random.default_rng(0)
     pool = rng.standard_normal(POOL)
     if special:
         pool *= np.exp(rng.uniform(-40, 40, POOL))
         places = rng.random(POOL) < 0.4
         pool[places] = rng.choice(special, POOL)[places]
-    return pool
-
-
-def _random(n: int, dtype: Any, rng: np.random.Generator, special: tuple[float, ...], whole: tuple[int, int]) -> Array:
-    if dtype.kind == "b":
-        return rng.random(n) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(*whole, n) if n else np.zeros(0, dtype)
     with np.errstate(all="ignore"):
-        return np.resize(np.roll(_pool(special), rng.integers(POOL)), n).astype(dtype)
+        return np.tile(pool.astype(dtype), 2)
+
+
+def _random(x: Array, rng: np.random.Generator, special: tuple[float, ...], whole: tuple[int, int]) -> None:
+    """Fill an array with random numbers of its type."""
+    if x.dtype.kind == "b":
+        x[...] = rng.random(len(x)) < 0.5
+    elif x.dtype.kind in "iu":
+        x[...] = rng.integers(*whole, len(x))
+    else:
+        start, pool = int(rng.integers(POOL)), _pool(special, x.dtype)
+        for at in range(0, len(x), POOL):
+            part = x[at : at + POOL]
+            part[...] = pool[start : start + len(part)]
