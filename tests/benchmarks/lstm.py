@@ -2,15 +2,21 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python tests/benchmarks/lstm.py
 
+`replay` runs natively, with products that are packed where a trial finds the bits of BLAS in less time; `BLAS`: with
+BLAS alone; `stacked`: with stack_steps=True; `list`: from Python. The kernel that BLAS chose is printed: under another
+one the trial may find other bits, and `replay` is `replay, BLAS` then.
+
 Everything does the same work, loss = sum(outputs * cotangent) and the gradients of A and b, in float32, and the
 losses are compared. The contestants run in turn, round after round; the table shows the median time and the median
 ratio to the floor of the same round, which holds when the machine's speed drifts.
 """
 
 import argparse
+import ctypes
 import importlib.util
 import os
 import statistics
+from pathlib import Path
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -26,7 +32,7 @@ SIZES = {"small": (20, 1, 4, 8), "medium": (50, 16, 16, 32), "large": (100, 32, 
 
 
 def ours(xs, A, b, h0, c0, cotangent):
-    """The same step in three forms: bare operations, the layer, the layer replayed."""
+    """The same step in three forms: bare operations, the layer, the layer replayed (natively and from a list)."""
     T, _, m = xs.shape
     d = h0.shape[1]
     weights = tg.Tensor(A, requires_grad=True), tg.Tensor(b, requires_grad=True)
@@ -52,9 +58,6 @@ def ours(xs, A, b, h0, c0, cotangent):
     def loss_of(xs, h, c, cotangent):
         return (net(xs, [[tg.nn.LSTMState(h, c)]])[0] * cotangent).sum()
 
-    step = tg.replay(loss_of, wrt=net)
-
-    stacked_step = tg.replay(loss_of, wrt=net, stack_steps=True)
     parameters = net.parameters()  # collected once, as an optimiser does
 
     def backward(loss_of, parameters=parameters):
@@ -69,11 +72,22 @@ def ours(xs, A, b, h0, c0, cotangent):
             x.zero_grad()
         return step(xs, h0, c0, cotangent)
 
+    def replay(switch="", **options):
+        """A step that is recorded and has been made ready, with this setting of the switch."""
+        step = tg.replay(loss_of, wrt=net, **options)
+        os.environ["TINYGRAD_SEQ_NATIVE"] = switch
+        for _ in range(2):
+            replayed(step)
+        os.environ["TINYGRAD_SEQ_NATIVE"] = ""
+        return lambda: replayed(step)
+
     return {
         "operations": lambda: backward(bare, weights),
         "nn.LSTM": lambda: backward(lambda: (net(inputs, state)[0] * seed).sum()),
-        "replay": lambda: replayed(step),
-        "replay, stacked": lambda: replayed(stacked_step),
+        "replay": replay(),
+        "replay, BLAS": replay("blas"),
+        "replay, stacked": replay(stack_steps=True),
+        "replay, list": replay(native=False),
     }
 
 
@@ -178,15 +192,27 @@ def mygrad(xs, A, b, h0, c0, cotangent):
     return {"mygrad": run}
 
 
+def kernel() -> str:
+    """Which processor the BLAS of NumPy takes this one for, if it is OpenBLAS from a wheel."""
+    for library in Path(np.__file__).parent.parent.glob("numpy.libs/*openblas*"):
+        for name in ("scipy_openblas_get_corename64_", "openblas_get_corename64_", "openblas_get_corename"):
+            if hasattr(loaded := ctypes.CDLL(str(library)), name):
+                told = getattr(loaded, name)
+                told.restype = ctypes.c_char_p
+                return told().decode()
+    return "unknown"
+
+
 OTHERS = {"torch": pytorch, "jax": jax, "autograd": autograd, "mygrad": mygrad}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small", "medium", "large"])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--seconds", type=float, default=10.0, help="for each size")
     parser.add_argument("--against", nargs="*", choices=OTHERS, default=list(OTHERS), help="of those installed")
     options = parser.parse_args()
+    print(f"NumPy {np.__version__}, kernel of BLAS: {kernel()}")
     for size in options.sizes:
         T, B, m, d = SIZES[size]
         rng = np.random.default_rng(0)

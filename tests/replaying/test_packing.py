@@ -93,7 +93,7 @@ def test_a_packed_weight_or_a_sum_of_products_gives_other_gradients(always, rows
         A.data = whole(rng, width, width)
     program = step.program.stats()
     assert program["native"] + program["python"] == program["operations"]
-    assert step.program._runner.packed >= 6
+    assert program["packed"] >= 6
 
 
 def test_a_product_that_is_read_twice_is_lost_when_it_is_added(always):
@@ -113,6 +113,15 @@ def test_a_product_that_is_read_twice_is_lost_when_it_is_added(always):
     for _ in range(3):
         x = whole(rng, 3, 4, 32)
         assert replayed(step, (x,), [w]) == eager(function, (tg.Tensor(x),), [w])
+
+
+def test_the_switch_to_blas_alone_does_nothing(always, monkeypatch):
+    monkeypatch.setenv("TINYGRAD_SEQ_NATIVE", "blas")
+    w = tg.Tensor(np.ones((32, 32), np.float32), requires_grad=True)
+    step = tg.replay(lambda x: sum((x[t] @ w).sum() for t in range(6)))
+    for _ in range(2):
+        step(np.ones((6, 2, 32), np.float32))
+    assert step.program.stats()["packed"] == 0 < step.program.stats()["native"]
 
 
 @pytest.mark.parametrize("cell", [tg.nn.LSTM, tg.nn.GRU, tg.nn.RNN])

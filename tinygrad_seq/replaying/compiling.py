@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SWITCH = "TINYGRAD_SEQ_NATIVE"
+SWITCH = "TINYGRAD_SEQ_NATIVE"  # 0: no native runs; blas: all products by BLAS
 PATIENCE = 60  # seconds for a compiler
 # What C's own functions call divide by zero, overflow, underflow and invalid: for compilers that cannot read the flags.
 FLAG_BITS = {"x86_64": (4, 8, 16, 1), "AMD64": (4, 8, 16, 1), "aarch64": (2, 4, 8, 1), "arm64": (2, 4, 8, 1)}

@@ -12,7 +12,9 @@
 typedef long long I;
 typedef void loop(char **, const I *, const I *, void *);
 typedef int asking(char **, const I *, const I *, void *);
-enum { PLAIN, ASKS, QUIET }; /* ASKS: it may say no, and then Python makes the call. QUIET + 4 flags: which are hidden */
+/* ASKS: it may say no, and then Python makes the call. QUIET + 4 flags: which are hidden. CLEARS: as NumPy's comparisons,
+   it clears the flags that others have raised. */
+enum { PLAIN, ASKS, QUIET, CLEARS };
 enum { ARGUMENTS = 8, AXES = 40 };
 
 /* The floating-point flags. Where the compiler cannot read them, C's own functions are handed in. */
@@ -57,7 +59,7 @@ static const int *bits(void) { return flag_bits; }
 static int one(const I *record, char **a) {
   const I *dims = record + record[6], *steps = record + record[7];
   void *data = (void *)record[3];
-  if (record[0] == PLAIN) {
+  if (record[0] == PLAIN || record[0] == CLEARS) {
     ((loop *)record[2])(a, dims, steps, data);
     return 1;
   }
@@ -97,12 +99,12 @@ static int played(const I *record) {
 }
 
 /* Plays the records between two words; returns where it stopped: at a record that said no, else at the end. `flags`
-   gathers what arithmetic raised, 1 2 4 8 for divide, over, under, invalid as NumPy counts them. NumPy's comparisons clear the flags, so they are looked at before every record. */
+   gathers what arithmetic raised, 1 2 4 8 for divide, over, under, invalid as NumPy counts them. */
 I run(const I *program, I from, I to, I *flags) {
   unsigned before = raised(), seen = 0;
   put(0);
   while (from < to) {
-    seen |= raised();
+    if (program[from] == CLEARS) seen |= raised();
     if (!played(program + from)) break;
     from += program[from + 1];
   }
@@ -111,6 +113,17 @@ I run(const I *program, I from, I to, I *flags) {
   for (int i = 0; i < 4; i++)
     if (seen & bits()[i]) *flags |= 1 << i;
   return from;
+}
+
+/* Whether a record leaves the flags standing that were raised before it. */
+int leaves_flags(const I *record) {
+  unsigned before = raised(), all = 0;
+  for (int i = 0; i < 4; i++) all |= bits()[i];
+  put(all);
+  played(record);
+  int kept = (raised() & all) == all;
+  put(before);
+  return kept;
 }
 
 /* Values moved about ------------------------------------------------------------------------------------------------ */

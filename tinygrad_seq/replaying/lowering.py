@@ -20,7 +20,7 @@ from ..nn import loss, unrolling
 from .compiling import Library, Unavailable
 from .planning import emptied
 
-PLAIN, ASKS, QUIET = range(3)  # the kinds of a record, as in loops.c
+PLAIN, ASKS, QUIET, CLEARS = range(4)  # the kinds of a record, as in loops.c
 FLAGS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}
 MOST_ARGUMENTS, MOST_AXES = 8, 40
 TILES = 8  # a matrix that is copied turned round has at least so many rows and columns, else no tile pays

@@ -22,7 +22,7 @@ from .compiling import FLAG_BITS, Library, Unavailable, compiled, flag_functions
 from .lowering import FLAGS, address
 from .matmul import Call
 from .packing import Packing
-from .planning import Plan
+from .planning import CollectorPaused, Plan
 from .trials import Trials
 
 OFTEN = (
@@ -38,6 +38,7 @@ def _ready(library: Library) -> None:
     (ctypes.c_int * 4).in_dll(library.functions, "flag_bits")[:] = list(FLAG_BITS[platform.machine()])
     library.functions.run.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p]
     library.functions.run.restype = ctypes.c_longlong
+    library.functions.leaves_flags.argtypes = [ctypes.c_void_p]
 
 
 def loops(native: bool | None) -> Library:
@@ -125,7 +126,8 @@ class Runner:
 
     def _prepare(self) -> None:
         try:
-            self._lower(loops(self._native))
+            with CollectorPaused():
+                self._lower(loops(self._native))
         except Unavailable as reason:
             if self._native:
                 raise RuntimeError(f"native=True, and a replay cannot run natively here: {reason}") from None

@@ -6,6 +6,7 @@ without a place for each term.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.signatures import Array
-from .compiling import Library, Unavailable, compiled
+from .compiling import SWITCH, Library, Unavailable, compiled
 from .lowering import Lowering, Record, address
 from .matmul import Call, filled
 
@@ -44,6 +45,8 @@ class Packing:
         products = [calls[number][1][1] for number in fixed]
         self._uses = Counter((address(b), b.shape, b.strides) for b in products)
         try:
+            if os.environ.get(SWITCH) == "blas":
+                raise Unavailable(f"{SWITCH}=blas")
             self._own = compiled("packed.c", *FLAGS)
             self._same_order = self._tries_once()
         except Unavailable:
@@ -135,15 +138,16 @@ class _Contest:
         self._mine, self._right, product = filled(goal, rng), filled(goal, rng), filled(out, rng)
         lowering = packing._lowering
         if total is None:
-            self._panels, laid_out = packing._packed(y)
+            panels, laid_out = packing._packed(y)
+            lowering.kept.pop()  # the panels are this contest's own
             self._before = _words([laid_out])
-            mine = packing._record(x, self._panels, self._mine, COLUMNS, COLUMNS * len(y), most, False)
+            mine = packing._record(x, panels, self._mine, COLUMNS, COLUMNS * len(y), most, False)
             theirs = lowering.matmul(x, y, self._right)
         else:
-            self._before = _words([])
+            panels, self._before = None, _words([])
             mine = packing._record(x, y, self._mine, y.strides[0] // 4, COLUMNS, most, True)
             theirs = [*lowering.matmul(x, y, product), *lowering.ufunc(np.add, self._right, product, self._right)]
-        self._kept = product
+        self._kept = product, panels
         self._ways = [mine], theirs
         self._often = max(1, TERMS // (out.size * a.shape[1]))
         self._run = packing._run

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import gc
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -66,6 +67,19 @@ def recorded(results: Iterable[Tensor], trace: Trace | None = None) -> tuple[lis
     operations = [t for t in found if t in alive and t._operation is not None]
     read = {x for t in operations for x in t._inputs if isinstance(x, Tensor)}.union(results)
     return operations, [t for t in found if t in read and (t not in alive or t._operation is None)]
+
+
+class CollectorPaused:
+    """Python's garbage collector waits meanwhile: what is made for a long sequence it would look at again and again,
+    and find that it stays."""
+
+    def __enter__(self) -> None:
+        self._was_on = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._was_on:
+            gc.enable()
 
 
 class Plan:
@@ -271,7 +285,7 @@ def writes(operation: Any) -> bool:
 
 
 def _sigmoid_calls(values: list[Any], out: Array) -> list[Call]:
-    one = np.ones((), out.dtype)
+    one = numerics.ONE[out.dtype] if out.dtype in numerics.ONE else np.ones((), out.dtype)
     return [
         (np.negative, (values[0], out)),
         (numerics.quiet_exp, (out,)),

@@ -29,7 +29,7 @@ from ..engine.tree import accumulate, flattened, rebuilt
 from ..nn.module import Module
 from .matmul import stacked
 from .native import Runner
-from .planning import Plan, changes, recorded
+from .planning import CollectorPaused, Plan, changes, recorded
 from .source import Listing
 from .staleness import Watch
 
@@ -167,9 +167,10 @@ class Replay:
                         warnings.warn(CHANGING.format(self._limit), stacklevel=2)
                     self._recordings.popitem(last=False)
                     self._forget_buffers()
-                recording = _Recording(
-                    self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native
-                )
+                with CollectorPaused():
+                    recording = _Recording(
+                        self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native
+                    )
                 self._recordings[signature] = recording
                 first, recording.first = recording.first, []  # which nobody asks for again
                 return recording.delivered(first)

@@ -16,7 +16,7 @@ from ..engine import numerics, ops
 from ..engine.signatures import Array
 from ..nn import loss, unrolling
 from .compiling import Library
-from .lowering import RULES, Lowering, No, Record, address
+from .lowering import CLEARS, PLAIN, RULES, Lowering, No, Record, address
 from .matmul import Call
 from .planning import copied
 
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
     begin: int
     low: int
     high: int
-    layout: tuple[Any, ...] | None  # None: no loop takes it
+    layout: int  # the number of its shape, strides and type; 0: no loop takes it
 
 
 def opened(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -65,46 +65,48 @@ def opened(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 class Trials:
     def __init__(self, library: Library) -> None:
         self.lowering = Lowering(library)
-        self._run = library.functions.run
+        self._run, self._leaves_flags = library.functions.run, library.functions.leaves_flags
         self._kinds: dict[Any, Kind | None] = {}
+        self._layouts: dict[Any, int] = {}  # their numbers, from 1
         self._seen: dict[int, tuple[Seen, Array]] = {}  # the array stays alive, so that no other has its id
         self.kept = self.lowering.kept
 
     def lowered(self, call: Call) -> tuple[Kind, list[int]] | None:
         """The records of a call, and where its groups of arrays begin; None where Python makes the call."""
         forward, values, options = opened(call)
-        rule = self._rule(forward)
-        if rule is None:
+        if not isinstance(forward, np.ufunc) and forward not in RULES:
             return None
-        arrays: list[Array] = []
-        form = (_form(values, arrays), _form(options, arrays)) if options else _form(values, arrays)
+        arrays: list[Array] = list(values)
+        form = None
+        if options or not all(type(x) is np.ndarray for x in values):
+            arrays = []
+            form = (_form(values, arrays), _form(options, arrays))
         seen = [self._look(x) for x in arrays]
-        if any(x.layout is None for x in seen):
+        if not all(x.layout for x in seen):
             return None
-        places: list[Any] = [None] * len(seen)
-        bases: list[int] = []
-        reach: list[int] = []
-        for i in sorted(range(len(seen)), key=lambda i: seen[i].low):
-            if not bases or seen[i].low >= reach[-1]:
-                bases.append(seen[i].low)
-                reach.append(seen[i].high)
-            reach[-1] = max(reach[-1], seen[i].high)
-            places[i] = (len(bases) - 1, seen[i].begin - bases[-1])
-        key = (forward, form, tuple([x.layout for x in seen]), tuple(places))
+        groups: list[list[int]] = []  # arrays that reach into one another: from, to, their numbers
+        for i in sorted(range(len(seen)), key=[x.low for x in seen].__getitem__):
+            _, low, high, _ = seen[i]
+            if not groups or low >= groups[-1][1]:
+                groups.append([low, high, i])
+            else:
+                groups[-1][1] = max(groups[-1][1], high)
+                groups[-1].append(i)
+        groups.sort(key=_first)  # not as they lie in memory: other calls of this kind may lie otherwise
+        bases = [group[0] for group in groups]
+        places = [(0, 0)] * len(seen)
+        for g, (low, _, *members) in enumerate(groups):
+            for i in members:
+                places[i] = g, seen[i].begin - low
+        key = (forward, form, *[x.layout for x in seen], *places)
         if key not in self._kinds:
-            spans = [end - start for start, end in zip(bases, reach, strict=True)]
+            spans = [high - low for low, high, *_ in groups]
             for self.lowering.by_rows in (True, False):
-                self._kinds[key] = self._tried(call, rule, arrays, places, spans)
+                self._kinds[key] = self._tried(call, arrays, places, spans)
                 if self._kinds[key] is not None:
                     break
         kind = self._kinds[key]
         return None if kind is None else (kind, bases)
-
-    def _rule(self, forward: Any) -> Callable[..., list[Record]] | None:
-        if isinstance(forward, np.ufunc):
-            return functools.partial(_of_ufunc, self.lowering, forward)
-        rule = RULES.get(forward)
-        return None if rule is None else functools.partial(rule, self.lowering)
 
     def _look(self, x: Array) -> Seen:
         found = self._seen.get(id(x))
@@ -114,13 +116,15 @@ class Trials:
             for n, stride in zip(x.shape, x.strides, strict=True):
                 low, high = (low, high + (n - 1) * stride) if stride > 0 else (low + (n - 1) * stride, high)
             sound = x.flags.aligned and x.dtype.isnative and x.dtype.kind in "biuf" and x.dtype.char != "g"
-            layout = (x.shape, x.strides, x.dtype.char) if sound else None
+            layout = (
+                self._layouts.setdefault((x.shape, x.strides, x.dtype.char), len(self._layouts) + 1) if sound else 0
+            )
             found = Seen(begin, low, high + x.itemsize, layout) if x.size else Seen(begin, begin, begin, layout), x
             self._seen[id(x)] = found
         return found[0]
 
     def _tried(
-        self, call: Call, rule: Callable[..., list[Record]], arrays: Sequence[Array], places: Any, spans: Sequence[int]
+        self, call: Call, arrays: Sequence[Array], places: Sequence[tuple[int, int]], spans: Sequence[int]
     ) -> Kind | None:
         types = {group: x.dtype for x, (group, _) in zip(arrays, places, strict=True)}
         if any(x.dtype != types[group] or at % x.itemsize for x, (group, at) in zip(arrays, places, strict=True)):
@@ -137,7 +141,11 @@ class Trials:
         whole = WHOLE[forward](*inputs, **options) if forward in WHOLE else (0, 5)
         try:
             own = laid(mine)
-            records = rule(*_rebuilt(inputs, own), **_rebuilt(options, own))
+            inputs_, options_ = _rebuilt(inputs, own), _rebuilt(options, own)
+            if isinstance(forward, np.ufunc):
+                records = _of_ufunc(self.lowering, forward, *inputs_, **options_)
+            else:
+                records = RULES[forward](self.lowering, *inputs_, **options_)
             words = np.array([word for record in records for word in record.words], np.int64)
             for special in SPECIAL:
                 rng = np.random.default_rng(0)
@@ -153,9 +161,17 @@ class Trials:
                     return None
                 if any(x.tobytes() != y.tobytes() for x, y in zip(mine, theirs, strict=True)):
                     return None
+            for record in records:
+                own_words = np.array(record.words, np.int64)
+                if record.words[0] == PLAIN and not self._leaves_flags(address(own_words)):
+                    record.words[0] = CLEARS
         except (No, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return None
         return _kind(records, [(address(x) + MARGIN, n) for x, n in zip(mine, spans, strict=True)])
+
+
+def _first(group: list[int]) -> int:
+    return min(group[2:])
 
 
 def _of_ufunc(lowering: Lowering, ufunc: np.ufunc, *values: Any, out: Any = None) -> list[Record]:
