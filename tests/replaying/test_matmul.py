@@ -1,4 +1,4 @@
-"""Products that a replay computes sooner: the same bits, or not sooner."""
+"""Products that a replay computes faster: the same bits, or not faster."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SIZES = [(1, 30, 64), (2, 30, 64), (3, 1, 1), (5, 50, 100), (8, 64, 128), (16, 1
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("cell", [tg.nn.LSTM, tg.nn.GRU, tg.nn.RNN])
-def test_sooner_products_differ_in_no_bit(cell, size, dtype):
+def test_faster_products_differ_in_no_bit(cell, size, dtype):
     B, m, d = size
     net, rng = cell(m, d, rng=0, dtype=dtype), np.random.default_rng(1)
     parameters = list(net.parameters())

@@ -253,6 +253,18 @@ def test_a_loop_that_moves_its_arguments_is_led_astray_at_the_next_place():
     assert call.found is not None and call.agree()
 
 
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=6))
+def test_arrays_that_reach_into_one_another_are_tried_apart(reaches):
+    seen = [(1, low, low, low + n, None) for low, n in reaches]
+    bases, places = trials._grouped(seen)
+    for i, (_, begin, low, high, _) in enumerate(seen):
+        assert bases[places[i][0]] + places[i][1] == begin
+        for j, (_, _, other_low, other_high, _) in enumerate(seen):
+            if low < other_high and other_low < high and low < high and other_low < other_high:
+                assert places[i][0] == places[j][0]
+    assert [g for k, (g, _) in enumerate(places) if g not in [g for g, _ in places[:k]]] == list(range(len(bases)))
+
+
 def test_the_struct_of_a_ufunc_is_trusted_unseen():
     assert lowering.read(np.add, object.__basicsize__)["fff"][0]
     for shift in (-8, -4, 4, 8, 16):

@@ -1,4 +1,4 @@
-"""Matrix products of a recorded step, computed sooner: what BPTT in NumPy spends its time on once sequences are wide.
+"""Matrix products of a recorded step, computed faster: what BPTT in NumPy spends its time on once sequences are wide.
 
 Two ways leave every bit as it is. A product of which only some columns are read is computed for those alone: through
 [x, h] A the gradient is wanted at h, not at the inputs. And the transpose of a weight that is multiplied at every step
@@ -11,7 +11,7 @@ The third, `stacked`, adds in another order, and is there to be asked for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..engine.ops import concat_, getitem, matmul, sum, swapaxes
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Record, Tensor, array_of
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 TIMES = 8  # so often must a transpose be multiplied before it is laid out anew: one copy costs as much as it saves then
@@ -32,26 +32,27 @@ ROWS, TERMS = 64, 2**15
 class Products:
     """How each product of a plan is computed; `copies` are the transposes that were laid out anew."""
 
-    def __init__(self, operations: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    def __init__(self, records: Mapping[Tensor, Record], results: Sequence[Tensor]) -> None:
         self.copies: list[Array] = []
         self._columns: dict[Tensor, slice] = {}  # of a product: what is read of it, if not all
-        readers = Counter(x for t in operations for x in t._inputs if isinstance(x, Tensor))
+        readers = Counter(x for record in records.values() for x in record.inputs if isinstance(x, Tensor))
         readers.update(results)
-        for t in operations:
-            x = t._inputs[0]
-            if t._operation is getitem and x._operation is matmul and readers[x] == 1:
-                columns = _columns(t._array, x._array)
+        for t, record in records.items():
+            x = record.inputs[0] if record.operation is getitem else None
+            if isinstance(x, Tensor) and x in records and records[x].operation is matmul and readers[x] == 1:
+                columns = _columns(array_of(t), array_of(x))
                 if columns is not None:
                     self._columns[x] = columns
-        self._times = Counter(_where(t._arrays[1]) for t in operations if t._operation is matmul)
+        self._weights = {t: _where(record.values[1]) for t, record in records.items() if record.operation is matmul}
+        self._times = Counter(self._weights.values())
         self._copied: dict[Any, Array] = {}
         self._tried: dict[Any, bool] = {}
 
     def calls(self, t: Tensor, a: Array, b: Array, out: Array, fixed: bool) -> list[Call]:
         """The calls that compute the product t = a b into `out`, or what is read of it. `fixed`: b changes between
         runs only."""
-        if out.strides != t._array.strides and not _rows_lie_closely(out):  # BLAS does not write there
-            self.copies.append(np.empty_like(t._array))
+        if out.strides != array_of(t).strides and not _rows_lie_closely(out):  # BLAS does not write there
+            self.copies.append(np.empty_like(array_of(t)))
             return [*self.calls(t, a, b, self.copies[-1], fixed), (np.copyto, (out, self.copies[-1]))]
         plain: list[Call] = [(np.matmul, (a, b, out))]
         usual = a.ndim > 1 and b.ndim > 1 and a.dtype == b.dtype and a.dtype.kind == "f"
@@ -59,7 +60,7 @@ class Products:
         if not usual or t.size * a.shape[-1] < WORTH or np.may_share_memory(a, b):  # a aᵀ is another routine of BLAS
             return plain
         columns = self._columns.get(t, slice(None))
-        anew = fixed and not b.flags.c_contiguous and self._times[_where(t._arrays[1])] >= TIMES
+        anew = fixed and not b.flags.c_contiguous and self._times[self._weights[t]] >= TIMES
         for read, copied in ((columns, anew), (columns, False), (slice(None), anew)):
             if (read == columns or copied) and self._same(a, b, out, read, copied):
                 calls: list[Call] = []
@@ -135,17 +136,20 @@ def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
     def below_one_another(parts: list[Tensor]) -> Tensor:
         return rows.setdefault(tuple(map(id, parts)), concat_(*parts, axis=0))
 
+    def inputs(t: Tensor) -> Sequence[Any]:
+        return () if t.record is None else t.record.inputs
+
     terms, total = [], g
-    while g.operation == "add" and all(isinstance(x, Tensor) and x.shape == g.shape for x in g._inputs):
-        g, term = g._inputs
+    while g.operation == "add" and all(isinstance(x, Tensor) and x.shape == g.shape for x in inputs(g)):
+        g, term = inputs(g)
         terms.append(term)
     terms.append(g)
     whole = None
-    products = [term._inputs for term in terms if term.operation == "matmul" and _turned(term._inputs[0])]
-    sums = [term._inputs[0] for term in terms if term.operation == "reshape" and term.ndim == 1]
-    sums = [x._inputs[0] if x.operation == "sum" and x._options.get("axis") == (0,) else x for x in sums]
+    products = [inputs(term) for term in terms if term.operation == "matmul" and _turned(inputs(term)[0])]
+    sums = [inputs(term)[0] for term in terms if term.operation == "reshape" and term.ndim == 1]
+    sums = [inputs(x)[0] if x.operation == "sum" and _options(x).get("axis") == (0,) else x for x in sums]
     if len(products) == len(terms) > 1 and all(a.ndim == b.ndim == 2 for a, b in products):
-        left = below_one_another([a._inputs[0] for a, _ in products])
+        left = below_one_another([inputs(a)[0] for a, _ in products])
         whole = matmul(swapaxes(left, 0, 1), below_one_another([b for _, b in products]))
     elif len(sums) == len(terms) > 1 and all(x.ndim == 2 and x.shape[1:] == g.shape for x in sums):
         whole = sum(below_one_another(sums), 0)
@@ -155,4 +159,8 @@ def stacked(g: Tensor, rows: dict[Any, Tensor]) -> Tensor:
 def _turned(a: Any) -> bool:
     """Whether the rows of this factor of a product are the columns of what it is a view of."""
     swapped = isinstance(a, Tensor) and a.operation == "swapaxes" and a.ndim == 2
-    return swapped and (a._options["axis1"] - a._options["axis2"]) % 2 == 1
+    return swapped and (_options(a)["axis1"] - _options(a)["axis2"]) % 2 == 1
+
+
+def _options(t: Tensor) -> Mapping[str, Any]:
+    return {} if t.record is None else t.record.options

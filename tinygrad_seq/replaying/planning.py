@@ -2,7 +2,7 @@
 
 Views cost nothing, a buffer is free again after its last reader, elementwise results go over an input that dies, and
 parts are computed in their places in a whole. Each call computes what its operation computes, on arrays that lie in
-memory as they did when the step was recorded; how a product is computed sooner see `products`.
+memory as they did when the step was recorded; how a product is computed faster, see `matmul`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from ..engine.ops import (
     where,
 )
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Record, Tensor, array_of
 from .matmul import Call, Products
 from .staleness import StaleReplayError
 
 
 def changes(leaf: Tensor) -> bool:
     """Whether a leaf may hold other numbers at the next run: not if it was made while the step was recorded."""
-    return leaf._operation is None and not leaf._where.tracing
+    return leaf.operation is None and not leaf.where.tracing
 
 
 def recorded(results: Iterable[Tensor], trace: Trace | None = None) -> tuple[list[Tensor], list[Tensor]]:
@@ -51,22 +51,27 @@ def recorded(results: Iterable[Tensor], trace: Trace | None = None) -> tuple[lis
     """
     found = list(dict.fromkeys([*results, *(trace.draws if trace else ())]))
     seen = set(found)
+    records: dict[Tensor, Record] = {}  # of what was computed within the recording
     for t in found:  # the list grows as it is walked
-        for x in (t._inputs if t._where.tracing is trace else None) or ():
-            if isinstance(x, Tensor) and x not in seen:
-                seen.add(x)
-                found.append(x)
-    found.sort(key=lambda t: t._number)
-    alive: set[Tensor] = set()
-    for t in found:
-        draws = t._operation is not None and any(isinstance(v, np.random.Generator) for v in t._options.values())
-        if t._where.tracing is not trace and t._operation is not None:
-            continue
-        if changes(t) or draws or any(isinstance(x, Tensor) and x in alive for x in t._inputs or ()):
+        record = t.record if t.where.tracing is trace else None
+        if record is not None:
+            records[t] = record
+            for x in record.inputs:
+                if isinstance(x, Tensor) and x not in seen:
+                    seen.add(x)
+                    found.append(x)
+    alive = {t for t in found if changes(t)}
+    operations = []
+    for t in sorted(records, key=lambda t: records[t].number):
+        _, inputs, _, options, *_ = records[t]
+        draws = any(isinstance(v, np.random.Generator) for v in options.values())
+        if draws or any(isinstance(x, Tensor) and x in alive for x in inputs):
             alive.add(t)
-    operations = [t for t in found if t in alive and t._operation is not None]
-    read = {x for t in operations for x in t._inputs if isinstance(x, Tensor)}.union(results)
-    return operations, [t for t in found if t in read and (t not in alive or t._operation is None)]
+            operations.append(t)
+    read = {x for t in operations for x in records[t].inputs if isinstance(x, Tensor)}.union(results)
+    computed = set(operations)
+    found.sort(key=lambda t: records[t].number if t in records else 0)
+    return operations, [t for t in found if t in read and t not in computed]
 
 
 class CollectorPaused:
@@ -104,14 +109,15 @@ class Plan:
         self._bytes: dict[Tensor, Array] = {}  # of each root that is alive
         self._free: dict[int, list[Array]] = {}  # buffers that nobody reads any more, by size
         for x in leaves:
-            self.place[x] = x._array
+            self.place[x] = array_of(x)
             if changes(x):
-                self.place[x] = _laid_out(self._taken(x._array.nbytes), x._array)
-        self._viewed = {t: base for t in operations if (base := viewed(t)) is not None}
+                self.place[x] = _laid_out(self._taken(self.place[x].nbytes), self.place[x])
+        self._records = {t: record for t in operations if (record := t.record) is not None}
+        self._viewed = {t: base for t, record in self._records.items() if (base := viewed(t, record)) is not None}
         self._claims: dict[Tensor, tuple[Tensor, Any]] = {}  # part: the whole, and its place in it
         self._parts: dict[Tensor, list[tuple[Tensor, Any, bool]]] = {}  # of a whole: part, place, computed there?
         self._claim_places(operations, results)
-        self._products = Products(operations, results)
+        self._products = Products(self._records, results)
         self._root: dict[Tensor, Tensor] = {}
         for t in reversed(operations):  # wholes before their parts
             if t not in self._viewed:
@@ -120,7 +126,7 @@ class Plan:
             if x in self._root:
                 self._root[t] = self._root[x]
         last: dict[Tensor, float] = {}
-        inputs = [[x for x in t._inputs if isinstance(x, Tensor) and x in self._root] for t in operations]
+        inputs = [[x for x in self._records[t].inputs if isinstance(x, Tensor) and x in self._root] for t in operations]
         for k, read in enumerate(inputs):
             for x in read:
                 last[self._root[x]] = k
@@ -133,22 +139,22 @@ class Plan:
         """Let parts be computed in their places: where nobody else reads them, or they look the same to everybody."""
         readers: dict[Tensor, int] = dict.fromkeys(results, 1)
         for t in operations:
-            for x in t._inputs:
+            for x in self._records[t].inputs:
                 if isinstance(x, Tensor):
                     readers[x] = readers.get(x, 0) + 1
         computed = set(operations).difference(self._viewed)
         for whole in operations:
-            indices = places_in(whole)
+            indices = places_in(whole, self._records[whole])
             if indices is None:
                 continue
             self._parts[whole] = []
-            for part, index in zip(whole._inputs, indices, strict=True):
+            for part, index in zip(self._records[whole].inputs, indices, strict=True):
                 claimed = (
                     isinstance(part, Tensor)
                     and part in computed
                     and part not in self._claims
                     and part.dtype == whole.dtype
-                    and (readers[part] == 1 or _layout(part._array) == _layout(whole._array[index]))
+                    and (readers[part] == 1 or _layout(array_of(part)) == _layout(array_of(whole)[index]))
                 )
                 if claimed:
                     self._claims[part] = whole, index
@@ -156,8 +162,9 @@ class Plan:
 
     def _compute(self, t: Tensor, dying: list[Tensor]) -> None:
         """Give t a place, add the calls that fill it, and free what t was the last to read."""
-        operation, options = t._operation, t._options
-        values = [self.place[x] if isinstance(x, Tensor) else a for x, a in zip(t._inputs, t._arrays, strict=True)]
+        operation: Any
+        operation, inputs, given, options, *_ = self._records[t]
+        values = [self.place[x] if isinstance(x, Tensor) else a for x, a in zip(inputs, given, strict=True)]
         taken = None
         if t in self._viewed:
             self.place[t] = operation.forward(*values, **options)
@@ -172,7 +179,7 @@ class Plan:
                 if operation is assemble:  # a sum that began at zero has no -0.0
                     self.calls.append((np.add, (out, np.zeros((), out.dtype), out)))
             elif operation is matmul:
-                b = t._inputs[1]
+                b = inputs[1]
                 fixed = not isinstance(b, Tensor) or b not in self._root
                 calls = self._products.calls(t, values[0], values[1], out, fixed)
                 self.fixed.update(k for k, call in enumerate(calls, len(self.calls)) if fixed and call[0] is np.matmul)
@@ -189,16 +196,16 @@ class Plan:
                 self.calls.append((copied, (forward, out, *values)))
         for root in dict.fromkeys(self._root[x] for x in dying):
             if root is not taken:
-                if operation is add and root._operation is matmul and any(root is x for x in t._inputs):
+                if operation is add and self._records[root].operation is matmul and any(root is x for x in inputs):
                     self.dead[len(self.calls) - 1] = self.place[root]
                 buffer = self._bytes.pop(root)
                 self._free.setdefault(buffer.nbytes, []).append(buffer)
 
     def _taken_over(self, t: Tensor, dying: list[Tensor]) -> Tensor | None:
         """A dying input over which t may be written, whose place it then has."""
-        if t not in self._claims and t._operation.elementwise:
+        if t not in self._claims and self._records[t].operation.elementwise:
             for x in dying:
-                if self._root[x] is x and _layout(self.place[x]) == _layout(t._array):
+                if self._root[x] is x and _layout(self.place[x]) == _layout(array_of(t)):
                     self.place[t], self._bytes[t] = self.place[x], self._bytes.pop(x)
                     return x
         return None
@@ -211,15 +218,16 @@ class Plan:
                 self.place[t] = self._located(whole)[index]
             else:
                 self.place[t] = self._new_buffer(t)
-            if t._operation is assemble and t in self._parts and not _covered(t):
+            if self._records[t].operation is assemble and t in self._parts and not _covered(t, self._records[t]):
                 self.calls.append((emptied, (self.place[t],)))
         return self.place[t]
 
     def _new_buffer(self, t: Tensor) -> Array:
         """A buffer laid out in memory as t was when it was recorded: another layout could round otherwise."""
-        waiting = self._free.get(t._array.nbytes) or [self._taken(t._array.nbytes)]
+        array = array_of(t)
+        waiting = self._free.get(array.nbytes) or [self._taken(array.nbytes)]
         self._bytes[t] = waiting.pop()
-        return _laid_out(self._bytes[t], t._array)
+        return _laid_out(self._bytes[t], array)
 
     def _taken(self, n: int) -> Array:
         """A new buffer of n bytes: one that another program uses, if it is not much larger, for they run in turn."""
@@ -243,34 +251,34 @@ def _laid_out(buffer: Array, array: Array) -> Array:
     return shaped.transpose(np.argsort(axes).tolist())
 
 
-def places_in(whole: Tensor) -> list[Any] | None:
+def places_in(whole: Tensor, record: Record) -> list[Any] | None:
     """Where the inputs of a concatenation, a stack or an assembled gradient stand in it; None where some overlap."""
-    if whole._operation is stack_ or whole._operation is concat_:
-        places = stack_places if whole._operation is stack_ else concat_places
-        return places(whole._arrays, whole._options.get("axis", 0), whole.ndim)
-    return (
-        whole._options["indices"] if whole._operation is assemble and _times_written(whole).max(initial=0) < 2 else None
-    )
+    operation, _, values, options, *_ = record
+    if operation is stack_ or operation is concat_:
+        places = stack_places if operation is stack_ else concat_places
+        return places(values, options.get("axis", 0), whole.ndim)
+    return options["indices"] if operation is assemble and _times_written(whole, record).max(initial=0) < 2 else None
 
 
-def _covered(whole: Tensor) -> bool:
-    return bool(_times_written(whole).all())
+def _covered(whole: Tensor, record: Record) -> bool:
+    return bool(_times_written(whole, record).all())
 
 
-def _times_written(whole: Tensor) -> Array:
+def _times_written(whole: Tensor, record: Record) -> Array:
     times = np.zeros(whole.shape, np.int16)
-    for index in whole._options["indices"]:
+    for index in record.options["indices"]:
         times[index] += 1
     return times
 
 
-def viewed(t: Tensor) -> Tensor | None:
+def viewed(t: Tensor, record: Record) -> Tensor | None:
     """The input whose memory t shares, if it is a view of one: of an operation that is none by its nature, the result
     may be its input for some numbers and not for others."""
-    if not (t._operation.view or t._operation is broadcast_to):
+    if not (record.operation.view or record.operation is broadcast_to):
         return None
-    inputs = [x for x in t._inputs if isinstance(x, Tensor)]
-    return inputs[0] if len(inputs) == 1 and np.may_share_memory(t._array, inputs[0]._array) else None
+    inputs = [x for x in record.inputs if isinstance(x, Tensor)]
+    shared = len(inputs) == 1 and np.may_share_memory(array_of(t), array_of(inputs[0]))
+    return inputs[0] if shared else None
 
 
 def _layout(array: Array) -> tuple[Any, ...]:

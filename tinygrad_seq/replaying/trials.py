@@ -42,13 +42,9 @@ class Kind(NamedTuple):
     slots: list[tuple[int, int]]
 
 
-class Seen(NamedTuple):
-    """What is looked up of an array: where it begins, the bytes from and up to which it reaches, and how it lies."""
-
-    begin: int
-    low: int
-    high: int
-    layout: int  # the number of its shape, strides and type; 0: no loop takes it
+# What is looked up of an array: the number of its shape, strides and type (0: no loop takes it), where it begins, the
+# bytes from and up to which it reaches; and itself, so that it stays alive and no other has its id.
+Seen = tuple[int, int, int, int, Array]
 
 
 def opened(call: Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -68,7 +64,7 @@ class Trials:
         self._run, self._leaves_flags = library.functions.run, library.functions.leaves_flags
         self._kinds: dict[Any, Kind | None] = {}
         self._layouts: dict[Any, int] = {}  # their numbers, from 1
-        self._seen: dict[int, tuple[Seen, Array]] = {}  # the array stays alive, so that no other has its id
+        self._seen: dict[int, Seen] = {}
         self.kept = self.lowering.kept
 
     def lowered(self, call: Call) -> tuple[Kind, list[int]] | None:
@@ -81,47 +77,35 @@ class Trials:
         if options or not all(type(x) is np.ndarray for x in values):
             arrays = []
             form = (_form(values, arrays), _form(options, arrays))
-        seen = [self._look(x) for x in arrays]
-        if not all(x.layout for x in seen):
-            return None
-        groups: list[list[int]] = []  # arrays that reach into one another: from, to, their numbers
-        for i in sorted(range(len(seen)), key=[x.low for x in seen].__getitem__):
-            _, low, high, _ = seen[i]
-            if not groups or low >= groups[-1][1]:
-                groups.append([low, high, i])
-            else:
-                groups[-1][1] = max(groups[-1][1], high)
-                groups[-1].append(i)
-        groups.sort(key=_first)  # not as they lie in memory: other calls of this kind may lie otherwise
-        bases = [group[0] for group in groups]
-        places = [(0, 0)] * len(seen)
-        for g, (low, _, *members) in enumerate(groups):
-            for i in members:
-                places[i] = g, seen[i].begin - low
-        key = (forward, form, *[x.layout for x in seen], *places)
+        known = self._seen
+        seen = [known.get(id(x)) or self._look(x) for x in arrays]
+        bases, places = _grouped(seen)
+        key = (forward, form, *[layout for layout, *_ in seen], *places)
         if key not in self._kinds:
-            spans = [high - low for low, high, *_ in groups]
-            for self.lowering.by_rows in (True, False):
-                self._kinds[key] = self._tried(call, arrays, places, spans)
-                if self._kinds[key] is not None:
-                    break
+            self._kinds[key] = None
+            if all(layout for layout, *_ in seen):
+                spans = [0] * len(bases)
+                for (_, _, _, high, _), (group, _) in zip(seen, places, strict=True):
+                    spans[group] = max(spans[group], high - bases[group])
+                for self.lowering.by_rows in (True, False):
+                    self._kinds[key] = self._tried(call, arrays, places, spans)
+                    if self._kinds[key] is not None:
+                        break
         kind = self._kinds[key]
         return None if kind is None else (kind, bases)
 
     def _look(self, x: Array) -> Seen:
-        found = self._seen.get(id(x))
-        if found is None:
-            begin = address(x)
-            low = high = begin
-            for n, stride in zip(x.shape, x.strides, strict=True):
-                low, high = (low, high + (n - 1) * stride) if stride > 0 else (low + (n - 1) * stride, high)
-            sound = x.flags.aligned and x.dtype.isnative and x.dtype.kind in "biuf" and x.dtype.char != "g"
-            layout = (
-                self._layouts.setdefault((x.shape, x.strides, x.dtype.char), len(self._layouts) + 1) if sound else 0
-            )
-            found = Seen(begin, low, high + x.itemsize, layout) if x.size else Seen(begin, begin, begin, layout), x
-            self._seen[id(x)] = found
-        return found[0]
+        begin = address(x)
+        low = high = begin
+        for n, stride in zip(x.shape, x.strides, strict=True):
+            low, high = (low, high + (n - 1) * stride) if stride > 0 else (low + (n - 1) * stride, high)
+        if not x.size:
+            low, high = begin, begin - x.itemsize
+        kind, layout = x.dtype, 0
+        if x.flags.aligned and kind.isnative and kind.kind in "biuf" and kind.char != "g":
+            layout = self._layouts.setdefault((x.shape, x.strides, kind.char), len(self._layouts) + 1)
+        self._seen[id(x)] = found = (layout, begin, low, high + x.itemsize, x)
+        return found
 
     def _tried(
         self, call: Call, arrays: Sequence[Array], places: Sequence[tuple[int, int]], spans: Sequence[int]
@@ -170,8 +154,38 @@ class Trials:
         return _kind(records, [(address(x) + MARGIN, n) for x, n in zip(mine, spans, strict=True)])
 
 
-def _first(group: list[int]) -> int:
-    return min(group[2:])
+def _grouped(seen: Sequence[Seen]) -> tuple[list[int], list[tuple[int, int]]]:
+    """Where groups of arrays that reach into one another begin, and for each array its group and where it begins in it.
+    Groups are numbered as their arrays come, not as they lie in memory: other calls of the kind may lie otherwise."""
+    bases: list[int] = []
+    ends: list[int] = []
+    places: list[tuple[int, int]] = []
+    for _, begin, low, high, _ in seen:
+        met = [g for g, base in enumerate(bases) if low < ends[g] and base < high]
+        if not met:
+            met = [len(bases)]
+            bases.append(low)
+            ends.append(high)
+        elif len(met) > 1 or low < bases[met[0]]:  # what was apart is one group, or begins before: all anew
+            return _grouped_by_address(seen)
+        elif high > ends[met[0]]:
+            ends[met[0]] = high
+        places.append((met[0], begin - bases[met[0]]))
+    return bases, places
+
+
+def _grouped_by_address(seen: Sequence[Seen]) -> tuple[list[int], list[tuple[int, int]]]:
+    groups: list[tuple[int, int, list[int]]] = []  # from, to, the numbers of the arrays
+    for i in sorted(range(len(seen)), key=lambda i: seen[i][2]):
+        _, _, low, high, _ = seen[i]
+        if groups and low < groups[-1][1]:
+            start, end, members = groups.pop()
+            groups.append((start, max(end, high), [*members, i]))
+        else:
+            groups.append((low, high, [i]))
+    groups.sort(key=lambda group: min(group[2]))
+    place = {i: (g, seen[i][1] - low) for g, (low, _, members) in enumerate(groups) for i in members}
+    return [low for low, *_ in groups], [place[i] for i in range(len(seen))]
 
 
 def _of_ufunc(lowering: Lowering, ufunc: np.ufunc, *values: Any, out: Any = None) -> list[Record]:
