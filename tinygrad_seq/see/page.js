@@ -113,7 +113,7 @@ class Page {
     for (const name of ["rate", "clip", "seed", "task"]) if (state[name] !== usual[name]) said.set(name, state[name]);
     if (state.at !== null) said.set("at", state.at);
     this.written = said.toString();
-    history.replaceState(null, "", `#${this.written}`);
+    if (location.protocol !== "about:") history.replaceState(null, "", `#${this.written}`); // a notebook's has none
   }
 
   // What is computed when something changes ---------------------------------------------------------------------------
@@ -363,7 +363,7 @@ function ticks(from, to, whole) {
 
 // Lines from place to place: values or credits, or the band of the rows of a credit; in powers of ten if asked for.
 function drawChart(svg, { lines, log, low, high, first = 0 }, found) {
-  const left = 52, right = 630, top = 10, bottom = 270;
+  const left = 66, right = 620, top = 10, bottom = 270;
   const points = lines.map(({ p, tensors, what, rows: n }) => tensors.map((t) => {
     const x = what === "credit" ? found[p].arrived.get(t) : found[p].program.value(t);
     return n ? rows(x, n) : [x === undefined ? 0 : x.length === 1 ? x[0] : length(x)];

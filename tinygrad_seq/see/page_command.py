@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     if path.exists() and not options.overwrite:
         return _refused(f"{path} is there already: name another file with --into, or say --overwrite")
     try:
-        READY[options.name][1]().save(path)
+        READY[options.name][1]().page().save(path)
     except (OSError, ValueError) as error:
         return _refused(f"{path} cannot be written: {error}")
     print(f"{path} is written: open it in a browser.")

@@ -16,7 +16,7 @@ from ..nn.cells import LSTMCell
 from ..reading.tape import Tape
 from .drawing import Drawing
 from .graph import SUBSCRIPTS
-from .page import Composition, Figure, Knob, Page, chart, ledger, table, values
+from .page import Composition, Figure, Knob, chart, ledger, table, values
 from .page_program import PageProgram
 from .page_sentence import sentence
 
@@ -47,7 +47,7 @@ def side_by_side(*parts: str) -> str:
 # One weight, three uses ----------------------------------------------------------------------------------------------
 
 
-def three_uses() -> Page:
+def three_uses() -> Composition:
     """Example 12.1: one weight, used three times; and what a small push of a state does to the loss."""
     w, h, xs, pushes = leaf(0.5, "w"), Tensor(0.0, name="h"), [], []
     states = []
@@ -90,13 +90,13 @@ def three_uses() -> Page:
         update=[w],
         hidden="A gradient says what an infinitely small change does. The last column of the third table is what it "
         "leaves out; with more pushes at once, each row asks what happens if that one alone were not.",
-    ).page()
+    )
 
 
 # The chain of tanh ---------------------------------------------------------------------------------------------------
 
 
-def tanh_chain() -> Page:
+def tanh_chain() -> Composition:
     """h = tanh(w · h before): the factor of a step is w times the slope of tanh there."""
     w, start = leaf(1.2, "w"), leaf(0.5, "h")
     states = [start]
@@ -132,13 +132,13 @@ def tanh_chain() -> Page:
         charts=[{"log": True, "low": -20, "lines": [{"p": 0, "tensors": states, "what": "credit"}]}],
         stepper=False,
         hidden="One unit. With more, the factor is a matrix, and directions fare differently. The chart ends at 1e-20.",
-    ).page()
+    )
 
 
 # The LSTM cell -------------------------------------------------------------------------------------------------------
 
 
-def lstm_cell() -> Page:
+def lstm_cell() -> Composition:
     """One step of an LSTM of one unit: along the cell, and by the second route through h and the gates."""
     start, o_before, x = leaf(0.8, "c"), leaf(0.75, "o"), leaf(0.3, "x")
     biases = {name: leaf(1.0 if name == "f" else 0.0, f"b_{name}") for name in "fiog"}
@@ -178,7 +178,7 @@ def lstm_cell() -> Page:
         holds=[("hold h₁", [h_before])],
         hidden="One unit, and all weights .5. The output gate o₂ gets no credit here, because the question is asked "
         "of c and not of h.",
-    ).page()  # fmt: skip
+    )  # fmt: skip
 
 
 # One unit, twelve weights --------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ MACHINES: dict[str, tuple[Sequence[float], Sequence[float], Sequence[float], flo
 }
 
 
-def one_unit() -> Page:
+def one_unit() -> Composition:
     """An LSTM of one unit as a machine: latch, hold, count, toggle, with its twelve weights on sliders."""
     start = "toggle, one sign wrong"
     columns = {"f": 0, "i": 1, "o": 2, "g": 3}  # in the matrix A
@@ -222,13 +222,13 @@ def one_unit() -> Page:
     ideal = drawn(stack([y for ys in targets.values() for y in ys]).sum(), drawing=False)
 
     rows = [
-        [f"step {t}", figure.cell("value", xs[t - 1]), '<td data-target="">—</td>', figure.cell("value", cells[t]),
-         figure.cell("value", states[t]), '<td data-light="">—</td>', figure.cell("rate", cells[t], cells[t - 1])]
+        [f"step {t}", '<td data-light="">—</td>', figure.cell("value", xs[t - 1]), '<td data-target="">—</td>',
+         figure.cell("value", cells[t]), figure.cell("value", states[t]), figure.cell("rate", cells[t], cells[t - 1])]
         for t in range(1, len(INPUTS) + 1)
     ]  # fmt: skip
     figure.parts = [
         '<p id="light" aria-live="polite"></p>',
-        table("Step by step", ["", "x", "c should be", "c", "h", "", "∂c/∂c before"], rows),
+        table("Step by step", ["", "", "x", "c should be", "c", "h", "∂c/∂c before"], rows),
     ]
     entries = [(name, columns[name]) for name in "figo"]
     knobs = [
@@ -274,13 +274,13 @@ def one_unit() -> Page:
         stepper=False,
         hidden="Gates here stand at 0 or 1, far out on the flat parts, where nothing can be learnt: weights like "
         "these are set by hand, and gradient descent would not find them from there.",
-    ).page()
+    )
 
 
 # A row of forget gates -----------------------------------------------------------------------------------------------
 
 
-def forget_row() -> Page:
+def forget_row() -> Composition:
     """A row of forget values: their running product, and what each costs in steps at .99."""
     gates, c = [], leaf(1.0, "c")
     cells, costs = [c], []
@@ -312,13 +312,13 @@ def forget_row() -> Page:
         charts=[{"log": False, "low": 0, "high": 1, "lines": [{"p": 0, "tensors": cells, "what": "value"}]}],
         stepper=False,
         hidden="Only the direct route: in a real cell credit goes back through h and the gates as well.",
-    ).page()
+    )
 
 
 # Explosion -----------------------------------------------------------------------------------------------------------
 
 
-def explosion() -> Page:
+def explosion() -> Composition:
     """w = 1.5 over 16 steps: the gradient, where one step of descent lands, and what clipping does."""
     w, h = leaf(1.5, "w"), Tensor(1.0, name="h")
     states = []
@@ -357,7 +357,7 @@ def explosion() -> Page:
         ],
         stepper=False,
         hidden="One weight. With more, clipping by the norm keeps the direction, and clipping each entry does not.",
-    ).page()  # fmt: skip
+    )  # fmt: skip
 
 
 # Who survives --------------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ SEEDS, BEFORE, BACK = 8, 20, 100
 DISTANCES = (10, 50, 100)
 
 
-def survival() -> Page:
+def survival() -> Composition:
     """What is left of a gradient after k steps: a tanh RNN whose recurrent matrix is ρ times orthogonal, and a cell."""
     rng = np.random.default_rng(0)
     units = 8
@@ -424,13 +424,13 @@ def survival() -> Page:
         hidden=f"One scenario: inputs .5 · N(0, 1), {BEFORE} steps before the {BACK} that are gone back, and of each "
         "RNN the gradient of one random direction, not the largest singular value. The second route of the LSTM, "
         "through h and the gates, is not in the path.",
-    ).page()  # fmt: skip
+    )  # fmt: skip
 
 
 # The two conventions of the GRU --------------------------------------------------------------------------------------
 
 
-def gru() -> Page:
+def gru() -> Composition:
     """One step of a GRU under both conventions of its update gate, side by side."""
     figures, knobs = [], {}
     for convention in ("keep", "write"):
@@ -469,10 +469,10 @@ def gru() -> Page:
         stepper=False,
         hidden="The gates are given here; in a GRU they are computed from x and h before, and credit goes through "
         "them too. PyTorch and cuDNN let the reset gate act after the recurrent product.",
-    ).page()
+    )
 
 
-READY: dict[str, tuple[str, Callable[[], Page]]] = {
+READY: dict[str, tuple[str, Callable[[], Composition]]] = {
     "three-uses": ("one weight, three uses; a push of a state; one step of gradient descent", three_uses),
     "tanh-chain": ("credit along a chain of tanh, by weight and length", tanh_chain),
     "lstm-cell": ("an LSTM cell: the direct route and the second one, by gate", lstm_cell),

@@ -21,7 +21,7 @@ from ..optim.clipping import clip_grad_norm
 from ..optim.optimisers import Adam
 from ..reading.tape import Tape
 from ..replaying.recorder import replay
-from .page import Composition, Figure, Page, table
+from .page import Composition, Figure, table
 from .page_program import PageProgram
 
 HIDDEN, WIDTH, UPDATES = 24, 8, 500
@@ -63,7 +63,7 @@ def trained(updates: int = UPDATES) -> tuple[str, Embedding, LSTMCell, Linear]:
     return chunks.vocabulary, embed, cell, readout
 
 
-def sentence(updates: int = UPDATES) -> Page:
+def sentence(updates: int = UPDATES) -> Composition:
     """Point at a character: the page shades those before it by how much its prediction depends on them."""
     vocabulary, embed, cell, readout = trained(updates)
     ids = [vocabulary.index(c) for c in SENTENCE]
@@ -110,4 +110,4 @@ def sentence(updates: int = UPDATES) -> Page:
         stepper=False,
         hidden="A gradient says what an infinitely small change of a character's vector would do, not what another "
         f"character would have done. {HIDDEN} units, {updates} updates, six sentences: {pairs}.",
-    ).page()
+    )
