@@ -27,6 +27,7 @@ from .engine.ops import (
     logsumexp, matmul, max, maximum, min, minimum, multiply, negative, norm, power, relu, reshape, sigmoid, sign,
     sin, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tanh, where,
 )  # fmt: skip
+from .engine.recompute import recompute
 from .engine.recording import Part, enable_grad, no_grad, primitive, scope, step
 from .engine.tensor import Record, TapeReleasedError, Tensor
 from .help import pytorch_names, reference
@@ -56,10 +57,10 @@ __all__ = [
     "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad",
     "exp", "expand_dims", "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log",
     "log1p", "log_softmax", "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
-    "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "relu", "replay",
-    "reshape", "save", "scope", "see", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt", "square",
-    "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh", "testing",
-    "transpose", "var", "where",
+    "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "recompute", "relu",
+    "replay", "reshape", "save", "scope", "see", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt",
+    "square", "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh",
+    "testing", "transpose", "var", "where",
 ]  # fmt: skip
 
 # These folders are loaded when one of their names is first asked for: `import tinygrad_seq` stays quick.

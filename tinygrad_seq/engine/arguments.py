@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import index
 from typing import Any
 
@@ -63,6 +65,24 @@ def misfits(wanted: Mapping[str, Array], given: Mapping[str, Array]) -> list[str
     return faults
 
 
+# The generators that operations have drawn from within `drawing`, and their states before.
+_DRAWN: ContextVar[dict[np.random.Generator, Any] | None] = ContextVar("tinygrad_seq draws", default=None)
+
+
+@contextmanager
+def drawing() -> Iterator[dict[np.random.Generator, Any]]:
+    """Notes which generators operations draw from within, with their states before the first draw."""
+    outer, drawn = _DRAWN.get(), dict[np.random.Generator, Any]()
+    token = _DRAWN.set(drawn)
+    try:
+        yield drawn
+    finally:
+        _DRAWN.reset(token)
+        if outer is not None:
+            for rng, state in drawn.items():
+                outer.setdefault(rng, state)
+
+
 def options_by_name(
     name: str, arity: int, further: list[str], inputs: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -72,6 +92,10 @@ def options_by_name(
             raise TypeError(f"{name} takes {arity} inputs and the options {further}, got {len(inputs)} arguments")
         options.update(zip(further, inputs[arity:], strict=False))
         inputs = inputs[:arity]
+    if (drawn := _DRAWN.get()) is not None:
+        for value in options.values():
+            if isinstance(value, np.random.Generator):
+                drawn.setdefault(value, value.bit_generator.state)
     if "out" in options:
         raise TypeError(f"{name} never writes into an array (out=): its result is a new one")
     return inputs, options

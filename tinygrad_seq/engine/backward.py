@@ -23,8 +23,9 @@ Arrived = dict[Tensor, Any]  # what has arrived at each tensor so far
 Crosses = Callable[[Tensor, int], bool] | None
 
 
-def collect(results: Iterable[Tensor]) -> list[Tensor]:
-    """All recorded tensors that the results depend on through differentiable edges, in order of recording."""
+def collect(results: Iterable[Tensor], after: int = 0) -> list[Tensor]:
+    """All recorded tensors that the results depend on through differentiable edges, in order of recording; of those
+    alone whose number is greater than `after`."""
     found = [y for y in dict.fromkeys(results) if y._operation is not None]
     seen = set(found)
     for t in found:  # the list grows as it is walked
@@ -33,7 +34,7 @@ def collect(results: Iterable[Tensor]) -> list[Tensor]:
             raise t.released()
         for i in t._needs:
             x = inputs[i]
-            if x._operation is not None and x not in seen:
+            if x._operation is not None and x not in seen and x._number > after:
                 seen.add(x)
                 found.append(x)
     found.sort(key=attrgetter("_number"))
@@ -66,12 +67,13 @@ def sweep(
         while order:
             t = order.pop()
             g = arrived.pop(t, None) if release else arrived.get(t)
-            if g is not None:
-                inputs = t._inputs
+            if g is not None and t._operation.expand:  # other operations come in its place: see recompute
+                order += t._operation.expand(t, g, arrived)
+            elif g is not None:
                 needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
                 sent = rates(g, t._operation, t._array, t._arrays, t._options, needs)
                 for i, c in zip(needs, sent, strict=True):
-                    x = inputs[i]
+                    x = t._inputs[i]
                     if type(c) is Part:
                         add_part(c, x, arrived, own)
                         continue
@@ -88,6 +90,7 @@ def sweep(
                             own[x] = False
             if release:
                 t._inputs = t._arrays = None
+                own.pop(t, None)
     except (AttributeError, TypeError) as error:
         raise broken_rule(t, error) from error
     return arrived
@@ -112,7 +115,9 @@ def sweep_recorded(order: list[Tensor], arrived: Arrived, crosses: Crosses = Non
         while order:
             t = order.pop()
             g = gathered(t)
-            if g is None:
+            if g is not None and t._operation.expand:
+                order += t._operation.expand(t, g, arrived)
+            if g is None or t._operation.expand:
                 continue
             CONTEXT.set(t._where._replace(recording=True, tracing=tracing))
             needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
@@ -260,7 +265,8 @@ def towards(
         if t not in held and any(t._inputs[i] in on_the_way and t._inputs[i] not in held for i in t._needs):
             on_the_way.add(t)
             order.append(t)
-    return order, lambda t, i: t._inputs[i] in on_the_way and t._inputs[i] not in held
+    last = tape[-1]._number if tape else 0  # what comes after was recorded by the pass itself
+    return order, lambda t, i: (x := t._inputs[i]) not in held and (x in on_the_way or x._number > last)
 
 
 def on_tape(holding: Iterable[Tensor], tape: Iterable[Tensor]) -> set[Tensor]:

@@ -27,7 +27,7 @@ from .tensor import Tensor, array_of
 NONE, FIRST, SECOND, BOTH = tuple[int, ...](), (0,), (1,), (0, 1)
 NO_OPTIONS: dict[str, Any] = {}
 # Bound once: these run at every operation.
-_next_number = count(1).__next__
+next_number = count(1).__next__
 _context = CONTEXT.get
 _new = Tensor.__new__
 
@@ -123,7 +123,7 @@ def primitive(
             raise TypeError(f"{name} of {', '.join(type(x).__name__ for x in inputs)} gives objects, not numbers")
         result._grad = result.name = None
         result._where = context
-        result._number = _next_number()
+        result._number = next_number()
         if needs or context.tracing is not None:
             if options and context.tracing is not None:
                 context.tracing.note(result, options)
@@ -136,10 +136,9 @@ def primitive(
 
     operation.__name__ = operation.__qualname__ = name
     operation.__doc__ = forward.__doc__
-    if elementwise is None:
-        elementwise = ufunc and forward.signature is None  # type: ignore[attr-defined]
+    elementwise = (ufunc and getattr(forward, "signature", 0) is None) if elementwise is None else elementwise
     rates = (rate,) if isinstance(rate, str) else tuple(rate)
-    facts = {"view": view, "elementwise": elementwise, "rate": rates, "code": code}
+    facts = {"view": view, "elementwise": elementwise, "rate": rates, "code": code, "expand": None}
     operation.__dict__.update(forward=forward, rules=rules, every=every, **facts)
     return cast(Primitive, operation)
 
@@ -151,8 +150,8 @@ def _read(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], An
     foreign = not all(isinstance(x, Tensor) or type(x) is float for x in inputs)
     if not any(isinstance(x, Tensor) for x in inputs):
         return inputs, inputs, None, foreign
-    if foreign:
-        inputs = tuple([np.array(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in inputs])
+    copied = (np.ndarray, list, tuple) if foreign else ()
+    inputs = tuple([np.array(x) if isinstance(x, copied) else x for x in inputs])
     needs = tuple([i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x._requires])
     return inputs, tuple([array_of(x) for x in inputs]), needs, foreign
 

@@ -57,6 +57,7 @@ class Primitive(Protocol):
     elementwise: bool
     rate: tuple[str, ...]
     code: str
+    expand: Callable[..., Any] | None
 
     @overload
     def __call__(self, x: AnyTensor, /, *inputs: Any, **options: Any) -> AnyTensor: ...

@@ -96,11 +96,9 @@ class Tensor(Signatures):
         self._array, self.name, self._where = array, name, CONTEXT.get()
         self._grad: Array | None = None
         self._requires, self._number = False, 0
-        self._operation: Any = None
+        nothing: Any = None
         # What made it. A backward pass that releases the tape leaves the operation and takes the inputs.
-        self._inputs: Any = None
-        self._arrays: Any = None
-        self._options: Any = None
+        self._operation = self._inputs = self._arrays = self._options = nothing
         self._needs: tuple[int, ...] = ()  # which inputs carry a gradient further back
         return self
 
@@ -148,6 +146,7 @@ class Tensor(Signatures):
     dtype = property(lambda self: self._array.dtype, doc="The NumPy dtype.")
     step = property(lambda self: self._where.step, doc="The time step that it belongs to, set with `tg.step(t)`.")
     scope = property(lambda self: self._where.scope, doc="The scope it was made under, such as `layer0.forward`.")
+    where = property(lambda self: self._where, doc="The context that it was made in: step, scope, what was recorded.")
     operation = property(lambda self: getattr(self._operation, "__name__", None), doc="What made it; None for a leaf.")
 
     @property
@@ -160,11 +159,6 @@ class Tensor(Signatures):
         return Record(
             self._operation, self._inputs, self._arrays, self._options, self._needs, self._number, self._where
         )
-
-    @property
-    def where(self) -> Context:
-        """The context that it was made in: its step and scope, and whether anything was recorded there."""
-        return self._where
 
     def released(self) -> TapeReleasedError:
         """The error to raise where the way back leads here, and a backward pass has released the tape."""

@@ -15,7 +15,7 @@ from ..engine.tree import leaves
 from .cells import GRUCell, LSTMCell, RNNCell
 from .layers import dropout_mask, probability
 from .module import Module
-from .unrolling import Padding, checked_cell, sequence_of_rows, unrolled
+from .unrolling import Padding, checked_cell, segment_length, sequence_of_rows, unrolled
 
 DIRECTIONS = ("forward", "backward")
 
@@ -29,11 +29,11 @@ class Stack(Module):
     the second layer on, a layer's input is added to its output. Both kinds of dropout draw in training mode only
     (`eval()` turns them off).
 
-    Call: `net(xs, state=None, lengths=None, every_layer=False)` with xs (T, B, m), or (T, m) without a batch. Returns
-    the last layer's outputs (T, B, d or 2d), or with `every_layer=True` the list of all layers' outputs, and the final
-    states, `states[layer][direction]`, each as its cell's. `state` is given in the same structure; it is never stored.
-    `lengths` (B,): see `unroll`. On the tape, a name such as f or h at a step stands under `layer0`, or in two
-    directions `layer0.forward` and `layer0.backward`.
+    Call: `net(xs, state=None, lengths=None, every_layer=False, recompute=None)` with xs (T, B, m), or (T, m) without a
+    batch. Returns the last layer's outputs (T, B, d or 2d), or with `every_layer=True` the list of all layers' outputs,
+    and the final states, `states[layer][direction]`, each as its cell's. `state` is given in the same structure; it is
+    never stored. `lengths` (B,) and `recompute`: see `unroll`. On the tape, a name such as f or h at a step stands
+    under `layer0`, or in two directions `layer0.forward` and `layer0.backward`.
 
     >>> import numpy as np
     >>> import tinygrad_seq as tg
@@ -85,10 +85,15 @@ class Stack(Module):
         return [[cell.initial_state(batch_shape) for cell in layer] for layer in self.cells]
 
     def __call__(
-        self, xs: Any, state: Any = None, lengths: Any = None, every_layer: bool = False
+        self,
+        xs: Any,
+        state: Any = None,
+        lengths: Any = None,
+        every_layer: bool = False,
+        recompute: int | None = None,
     ) -> tuple[Any, list[list[Any]]]:
         xs = sequence_of_rows(type(self).__name__, xs)
-        starts = self._starts(state)
+        starts, segment = self._starts(state), segment_length(type(self).__name__, recompute)
         padding = None if lengths is None else Padding(lengths, len(xs), xs.shape[1:-1])
         below = xs if padding is None else padding.cleared(xs)
         outputs: list[Tensor] = []
@@ -97,7 +102,7 @@ class Stack(Module):
             if k and self.dropout and self.training:
                 below = below * dropout_mask(below, rng=self.rng, p=self.dropout)
             with scope(f"layer{k}"):
-                above, ends = self._layer(layer, below, start, padding)
+                above, ends = self._layer(layer, below, start, padding, segment)
             if k and self.residual:
                 if above.shape != below.shape:
                     raise ValueError(f"residual needs layers of one width, got {below.shape} below {above.shape}")
@@ -121,7 +126,9 @@ class Stack(Module):
             )
         return state
 
-    def _layer(self, layer: list[Any], xs: Tensor, starts: Any, padding: Padding | None) -> tuple[Tensor, list[Any]]:
+    def _layer(
+        self, layer: list[Any], xs: Tensor, starts: Any, padding: Padding | None, segment: int | None
+    ) -> tuple[Tensor, list[Any]]:
         outputs, ends = [], []
         for cell, start, direction in zip(layer, starts, DIRECTIONS, strict=False):
             with scope(direction if len(layer) == 2 else ""):
@@ -129,7 +136,7 @@ class Stack(Module):
                 mask = None
                 if self.recurrent_dropout and self.training:
                     mask = dropout_mask(next(leaves(state)), rng=self.rng, p=self.recurrent_dropout)
-                output, end = unrolled(cell, xs, state, padding, direction == "backward", mask)
+                output, end = unrolled(cell, xs, state, padding, direction == "backward", mask, segment)
             outputs.append(output)
             ends.append(end)
         return outputs[0] if len(outputs) == 1 else concat(outputs, -1), ends

@@ -6,15 +6,16 @@ a state is a tensor, or tuples, lists and dicts of states.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..engine.arguments import whole_number
-from ..engine.compositions import stack
+from ..engine.compositions import concat, stack
 from ..engine.ops import getitem, greater, less_equal, maximum, where
+from ..engine.recompute import recompute
 from ..engine.recording import no_grad, primitive, step
 from ..engine.signatures import Array, Primitive
 from ..engine.tensor import Tensor
@@ -116,7 +117,6 @@ class Padding:
         steps = np.arange(T).reshape((T, *(1 for _ in batch_shape)))
         self._padded = less_equal(_checked_lengths(lengths, T=T), steps)[..., None].named("padded")
         # Steps where no row is padded are held too: a replay has other lengths each time, and the same bits.
-        self._steps = [getitem(self._padded, index=(t, ...)).named("padded") for t in range(T)]
 
     def cleared(self, sequence: Tensor) -> Tensor:
         """The sequence with 0 at padding."""
@@ -124,7 +124,8 @@ class Padding:
 
     def held(self, t: int, new: Any, old: Any) -> Any:
         """The state after step t."""
-        return map_state(partial(_held, self._steps[t]), new, old)
+        padded = getitem(self._padded, index=(t, ...)).named("padded")
+        return map_state(partial(_held, padded), new, old)
 
 
 def _held(padded: Tensor, new: Tensor, old: Tensor) -> Tensor:
@@ -145,15 +146,23 @@ def checked_cell(cell: Any) -> Any:
 
 
 def unroll(
-    cell: Any, xs: Any, state: Any = None, lengths: Any = None, reverse: bool = False, mask: Any = None
+    cell: Any,
+    xs: Any,
+    state: Any = None,
+    lengths: Any = None,
+    reverse: bool = False,
+    mask: Any = None,
+    recompute: int | None = None,
 ) -> tuple[Tensor, Any]:
     """Build the graph of a cell over a sequence: xs (T, ..., m) gives outputs (T, ..., d) and the final state.
 
     `state`: where it starts (`cell.initial_state` if not given); passed in and returned, never stored.
     `lengths`: how many steps of each row are real (0: none). Padded steps leave state and gradients untouched, and
-    their outputs are 0; a row's final state is that of its own last step. `reverse=True` reads from the end (each
-    row's own end); the outputs stand in the order of the inputs. `mask`: multiplied into h where the gates read it
-    (recurrent dropout). T = 0 gives empty outputs and the state unchanged. Steps are labelled 1 .. T.
+    their outputs are 0; a row's final state is that of its own last step. `reverse=True` reads from the end (each row's
+    own end); the outputs stand in the order of the inputs. `mask`: multiplied into h where the gates read it
+    (recurrent dropout). `recompute=k`: the values inside segments of k steps are not kept but computed again on the
+    way back (see `tg.recompute`): memory for T / k segments and one of k steps. T = 0 gives empty outputs and the
+    state unchanged. Steps are labelled 1 .. T.
 
     >>> import tinygrad_seq as tg
     >>> cell = tg.nn.RNNCell(1, 2, rng=0)
@@ -165,7 +174,12 @@ def unroll(
     padding = None if lengths is None else Padding(lengths, len(xs), xs.shape[1:-1])
     if padding is not None:
         xs = padding.cleared(xs)
-    return unrolled(cell, xs, state, padding, reverse, mask)
+    return unrolled(cell, xs, state, padding, reverse, mask, segment_length("unroll", recompute))
+
+
+def segment_length(function: str, k: int | None) -> int | None:
+    """The option `recompute` as a number of steps."""
+    return None if k is None else whole_number(function, "recompute", k, 1)
 
 
 def sequence_of_rows(what: str, xs: Any) -> Tensor:
@@ -179,7 +193,13 @@ def sequence_of_rows(what: str, xs: Any) -> Tensor:
 
 
 def unrolled(
-    cell: Any, xs: Tensor, state: Any, padding: Padding | None, reverse: bool, mask: Any
+    cell: Any,
+    xs: Tensor,
+    state: Any,
+    padding: Padding | None,
+    reverse: bool,
+    mask: Any,
+    recompute_every: int | None = None,
 ) -> tuple[Tensor, Any]:
     """`unroll`, for inputs that have been looked at and are 0 at padding."""
     T, batch_shape = len(xs), xs.shape[1:-1]
@@ -196,16 +216,51 @@ def unrolled(
         with no_grad():
             h, _ = cell(Tensor(np.zeros(xs.shape[1:], xs.dtype)), state, **options)
         return Tensor(np.zeros((0, *h.shape), h.dtype)), state
-    outputs: list[Any] = [None] * T
-    for t in reversed(range(T)) if reverse else range(T):
-        with step(t + 1):
-            stepped = cell(getitem(xs, index=(t, ...)), state, **options)
-            if not isinstance(stepped, tuple) or len(stepped) != 2:  # two rows of a tensor would pass for two things
-                raise TypeError(
-                    f"{type(cell).__name__} needs to return h and the new state, (h, state), got "
-                    f"{type(stepped).__name__}{f' of {len(stepped)}' if isinstance(stepped, tuple) else ''}"
-                )
-            outputs[t], new = stepped
-            state = new if padding is None else padding.held(t, new, state)
-    joined = stack(outputs)
+    places = range(T)[::-1] if reverse else range(T)
+
+    def walked(state: Any, places: Sequence[int]) -> tuple[list[Tensor], Any]:
+        """The outputs at these places, in this order, and the state after the last."""
+        outputs = []
+        for t in places:
+            with step(t + 1):
+                stepped = cell(getitem(xs, index=(t, ...)), state, **options)
+                if (
+                    not isinstance(stepped, tuple) or len(stepped) != 2
+                ):  # two rows of a tensor would pass for two things
+                    raise TypeError(
+                        f"{type(cell).__name__} needs to return h and the new state, (h, state), got "
+                        f"{type(stepped).__name__}{f' of {len(stepped)}' if isinstance(stepped, tuple) else ''}"
+                    )
+                output, new = stepped
+                state = new if padding is None else padding.held(t, new, state)
+            outputs.append(output)
+        return outputs, state
+
+    if recompute_every is None:
+        outputs, state = walked(state, places)
+        joined = stack(outputs[::-1] if reverse else outputs)
+    else:
+        parts, state = _in_segments(walked, state, places, recompute_every)
+        joined = concat(parts[::-1] if reverse else parts)
     return joined if padding is None else padding.cleared(joined), state
+
+
+def _in_segments(walked: Any, state: Any, places: range, k: int) -> tuple[list[Tensor], Any]:
+    """The outputs of segments of k steps, whose inner values are computed again on the way back.
+
+    A segment gives its last output apart from the others: it goes on to the next segment as well, and what comes back
+    to it is then added in the same order as without segments, bit for bit.
+    """
+    segments: list[tuple[Tensor | None, Tensor]] = []
+    for start in range(0, len(places), k):
+        segment = places[start : start + k]
+
+        def run(state: Any, segment: range = segment) -> tuple[Any, Tensor, Any]:
+            outputs, state = walked(state, segment)
+            first = outputs[:-1] if segment.step > 0 else outputs[-2::-1]
+            return stack(first) if first else None, outputs[-1], state
+
+        first, last, state = recompute(run)(state)
+        segments.append((first, last))
+    parts = [part for first, last in segments for part in (first, last[None]) if part is not None]
+    return parts, state

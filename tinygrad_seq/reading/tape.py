@@ -16,6 +16,7 @@ import numpy as np
 
 from ..engine.backward import collect, on_tape, seeded, sweep
 from ..engine.context import refuse_reading
+from ..engine.recompute import not_kept
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of, record_of
 from . import mistakes
@@ -79,6 +80,17 @@ class Tape(Sequence[Tensor]):
         """The operations, to be read anew; TapeReleasedError if a backward pass has released them meanwhile."""
         return collect(self.results)
 
+    def kept(self) -> list[Tensor]:
+        """The operations, for a question about each of them; RuntimeError where tg.recompute has not kept some."""
+        order = self.recorded()
+        if self._recomputes:
+            raise not_kept()
+        return order
+
+    @cached_property
+    def _recomputes(self) -> bool:
+        return any(record_of(t).operation.expand for t in self.recorded())
+
     def __repr__(self) -> str:
         steps = f", steps {_spans(self._steps)}" if self._steps else ""
         return (
@@ -109,7 +121,7 @@ class Tape(Sequence[Tensor]):
 
     @cached_property
     def _readers(self) -> Readers:
-        return readers(self.recorded())
+        return readers(self.kept())
 
     @property
     def _steps(self) -> list[int]:
@@ -173,7 +185,7 @@ class Tape(Sequence[Tensor]):
         y[1]     ●     ●     ·
         y[2]     ●     ●     ●
         """
-        return who_sees_whom(self.recorded(), self._places(outputs), self._places(inputs))
+        return who_sees_whom(self.kept(), self._places(outputs), self._places(inputs))
 
     def _places(self, what: Sequence[Tensor] | Tensor | str) -> list[Place]:
         if isinstance(what, Tensor):
@@ -240,7 +252,10 @@ class Flow:
 
     def _boundary(self, boundary: Any) -> tuple[int, int]:
         steps = self.tape._steps
-        if not isinstance(boundary, (tuple, list)) or tuple(boundary) not in pairwise(steps):
+        between = list(pairwise(steps))
+        if self.tape._recomputes:  # the steps in between are on the tape when they are computed again
+            between = [(t, t + 1) for t in range(1, steps[-1])] if steps else []
+        if not isinstance(boundary, (tuple, list)) or tuple(boundary) not in between:
             raise ValueError(
                 f"a boundary lies between two neighbouring steps, as in (2, 3); got {boundary!r}, and this tape has "
                 + (f"steps {_spans(steps)}" if steps else "no steps: label them with tg.step(t)")
@@ -271,7 +286,7 @@ class Flow:
 
     def _states(self, name: str) -> tuple[Tensor | None, list[Tensor]]:
         """The start of a state, if it has the same name, and the state at each step, in the order of recording."""
-        found = sorted(self.tape.find(name), key=attrgetter("_number"))
+        found = sorted(self.tape.find(name), key=_number)
         states = [x for x in found if x.step is not None and x.requires_grad and x.operation is not None]
         if not states:
             raise ValueError(f"{name!r} was computed at no step of this tape: label the steps with tg.step(t)")
@@ -341,7 +356,7 @@ class Flow:
         """
         self._boundary((before, after))
         credit: dict[Tensor, Array] = {}
-        for t in reversed(self.tape.recorded()):
+        for t in reversed(self.tape.kept()):
             record = record_of(t)
             places = [i for i in record.needs if _apart(t, record.inputs[i], before)]
             places = [i for i in places if self._crosses is None or self._crosses(t, i)]
@@ -416,7 +431,7 @@ class Flow:
             raise ValueError(
                 f"a chain needs {state!r} at two steps at least; this tape has it at step {states[0].step}"
             )
-        return chain(self.tape.recorded(), states, self[states[-1]], self._crosses, entry, precision)
+        return chain(self.tape.kept(), states, self[states[-1]], self._crosses, entry, precision)
 
     def credit(self, losses: Sequence[Tensor] | str, x: Tensor | str, entry: Entry = None) -> Matrix:
         """What the loss of each step (rows) sends to the uses of x at each step (columns).
@@ -475,7 +490,7 @@ class Flow:
         negative 1.0 [(-1.0, '-1')]
         multiply -1.0 [(3.0, 'the other factor'), (3.0, 'the other factor')]
         """
-        return walk(self.tape.recorded(), self._arrived, self._crosses)
+        return walk(self.tape.kept(), self._arrived, self._crosses)
 
     def __repr__(self) -> str:
         held = f", holding {', '.join(sorted(x.label() for x in self.holding))}" if self.holding else ""
