@@ -112,6 +112,28 @@ def test_every_operation_computes_on_the_page_what_it_computes_here(dtype):
     assert forward - used <= without_gradient | {ops.assemble, ops.scatter, ops.detach, ops.astype}
 
 
+XS, LENGTHS = np.random.default_rng(0).standard_normal((4, 3, 2)), np.array([4, 2, 3])
+CLASSES = np.array([[0, 1, 3], [2, 3, 1], [1, 1, 0], [3, 2, 0]])
+NETS = {
+    "GRU, reset after": lambda: tg.nn.GRU(2, 3, reset="after", rng=0)(XS)[0],
+    "two directions, rows of different lengths": lambda: tg.nn.LSTM(2, 2, layers=2, bidirectional=True, rng=0)(
+        XS, lengths=LENGTHS
+    )[0],
+    "projection and clipping": lambda: tg.nn.LSTM(2, 4, projection=2, cell_clip=0.3, projection_clip=0.2, rng=0)(XS)[0],
+    "dropout": lambda: tg.nn.RNN(2, 3, layers=2, dropout=0.5, activation="relu", rng=0)(XS)[0],
+    "classes": lambda: tg.nn.cross_entropy(tg.nn.Linear(2, 4, rng=0)(tg.Tensor(XS)), CLASSES, ignore_index=1),
+    "words": lambda: tg.nn.RNN(2, 3, rng=0)(tg.nn.Embedding(4, 2, rng=0)(CLASSES))[0],
+    "layer norm": lambda: tg.nn.LayerNorm(2)(tg.nn.Linear(2, 2, rng=0)(tg.Tensor(XS))),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_networks_compute_on_the_page_what_they_compute_here(name):
+    tape = tg.Tape((NETS[name]() ** 2).sum())
+    (found,) = in_node(PageProgram(tape), [({}, [], [])])
+    agree(found, tape, tape.flow(), 1e-9, 1e-12)
+
+
 def machine(values, dtype=np.float64):
     cell = tg.nn.LSTMCell(2, 3, rng=3, dtype=dtype)
     cell.A.data = (cell.A.data * values["scale"]).astype(dtype)

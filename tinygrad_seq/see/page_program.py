@@ -21,6 +21,7 @@ from ..engine.context import Trace
 from ..engine.recording import Part, Recording
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of
+from ..nn import unrolling
 from ..reading.tape import Tape
 from .graph import SUBSCRIPTS, printable, short
 
@@ -42,6 +43,8 @@ TO_EACH = (ops.softmax, ops.log_softmax, ops.cumsum_)
 JOINS = (ops.concat_, ops.stack_, ops.assemble, ops.scatter)
 PRODUCTS = (ops.matmul, ops.einsum_)
 KNOWN = (*ENTRY_BY_ENTRY, *MOVES, *TO_ONE, *TO_EACH, *JOINS, *PRODUCTS)
+# What layers do at padding is a choice: which input is taken there, and which elsewhere (None: zeros).
+AT_PADDING = {unrolling._hold: (2, 1), unrolling._clear: (None, 1)}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -217,6 +220,9 @@ class PageProgram:
         operation, inputs, options = record.operation, record.inputs, record.options
         if operation in ENTRY_BY_ENTRY:
             return self._write(t.operation, [self._stretched(x, t.shape) for x in inputs])
+        if operation in AT_PADDING:
+            taken = [0.0 if k is None else inputs[k] for k in AT_PADDING[operation]]
+            return self._write("where", [self._stretched(x, t.shape) for x in (inputs[0], *taken)])
         if operation in MOVES:
             return self._moved(inputs[0], operation, inputs[1:], options)
         if operation in TO_ONE or operation in TO_EACH:
