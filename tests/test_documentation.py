@@ -165,3 +165,17 @@ def test_help_shows_an_operation_with_its_inputs_and_its_text() -> None:
     assert str(inspect.signature(tg.tanh)) == "(x)" and str(inspect.signature(tg.where)) == "(c, a, b)"
     assert str(inspect.signature(tg.sum)) == "(x, axis=None, keepdims=False)"
     assert str(tg.tanh.__doc__).startswith("The hyperbolic tangent") and tg.Tensor.tanh.__doc__ == tg.tanh.__doc__
+
+
+LINK = re.compile(r"(?<!\\)\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#([^)\s]*))?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_link_of_a_page_leads_nowhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text("utf-8")):
+        target = page.parent / path
+        assert target.exists(), f"{page.name} links to {path}"
+        if anchor and target.suffix == ".md":
+            titles = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in anchors, f"{page.name} links to {path}#{anchor}, which has {sorted(anchors)}"
