@@ -827,6 +827,16 @@ def remembering(corpus):
     return elmo
 
 
+def test_weights_stand_in_the_scope_of_their_direction_and_layer_as_activations_do():
+    bilm = a_bilm()
+    loss = bilm.loss([["we", "train"]])
+    for name, net in (("forward", bilm.forward), ("backward", bilm.backward)):
+        assert [cell.A.scope for (cell,) in net.cells] == [f"{name}.layer0", f"{name}.layer1"]
+    assert {x.scope for x in tg.Tape(loss) if x.name == "h"} == {
+        f"{name}.layer{k}" for name in ("forward", "backward") for k in (0, 1)
+    }
+
+
 BAD_INPUT = {
     "a sentence as a string": (lambda: a_bilm().loss(["the train"]), TypeError, "split it first"),
     "a batch as a string": (lambda: a_bilm().loss("the train"), TypeError, "list of sentences"),
@@ -857,7 +867,7 @@ BAD_INPUT = {
     "an activation of another kind": (lambda: tg.nn.CharEncoder(3, activation="elu"), ValueError, "relu, tanh; got"),
     "filters for another width": (lambda: tg.nn.CharEncoder(3, projection=False), ValueError, "176; got 3"),
     "no filters": (lambda: tg.nn.CharEncoder(3, filters=()), ValueError, "filters"),
-    "words without room": (lambda: tg.nn.CharEncoder(3, longest=2), ValueError, "longest=2"),
+    "words without room": (lambda: tg.nn.CharEncoder(3, longest=2), ValueError, "needs longest .* >= 3, got 2"),
     "the perplexity of nothing": (lambda: a_bilm().perplexity([]), ValueError, "at least one sentence"),
     "frames of no batch": (lambda: a_bilm().frames([]), ValueError, "at least one batch"),
     "frames of no shape": (lambda: a_bilm().frames([[["we"]]], shapes=0), ValueError, "shapes=0"),

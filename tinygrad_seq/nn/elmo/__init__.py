@@ -1,7 +1,8 @@
 """ELMo, small and faithful: representations of words from two language models (Peters et al. 2018).
 
-`sentences` makes arrays of sentences, `encoder` a row of a word, `bilm` two language models, `mix` the softmax mixture
-of their layers that a task reads. Uses the layers and stacks of `nn`, and a tape to prove what each prediction sees.
+`sentences` turns sentences into arrays, `encoder` words into rows, `bilm` is two language models, `mix` the softmax
+mixture of their layers that a task reads, `published` reads and writes ELMo's released weights. Uses the layers and
+stacks of `nn`, and a tape to prove what each prediction sees.
 """
 
 from .bilm import BiLM

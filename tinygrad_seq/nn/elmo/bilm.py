@@ -106,16 +106,17 @@ class BiLM(Module):
             )
         rng = generator(rng)
 
-        def direction() -> Stack:
+        def direction(name: str) -> Stack:
             between = dropout if layers > 1 else 0.0
-            net: Stack = STACKS[cell](
-                width, hidden, layers=layers, dropout=between, residual=residual, rng=rng, dtype=dtype, **options
-            )
+            with scope(name):  # where its activations stand, too: forward.layer0
+                net: Stack = STACKS[cell](
+                    width, hidden, layers=layers, dropout=between, residual=residual, rng=rng, dtype=dtype, **options
+                )
             return net
 
         self.encoder, self.vocabulary, self.width = encoder, vocabulary, width
         self.stateful, self.marks = stateful, marks
-        self.forward, self.backward = direction(), direction()
+        self.forward, self.backward = map(direction, Directions._fields)
         self.dropout = Dropout(dropout, rng)
         self.softmax = None if vocabulary is None else Linear(width, len(vocabulary), rng=rng, dtype=dtype)
         self._carried: Any = None  # how many sentences, and their states as arrays: no part of the model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ...engine.arguments import generator
+from ...engine.arguments import generator, whole_number
 from ...engine.compositions import concat
 from ...engine.ops import less, maximum, relu, sigmoid, tanh, where
 from ...engine.signatures import Array
@@ -88,8 +88,8 @@ class CharEncoder(Module):
     ) -> None:
         if not filters or any(k < 1 or count < 1 for k, count in filters):
             raise ValueError(f"filters are pairs (width >= 1, count >= 1), got {filters!r}")
-        if longest < 3:
-            raise ValueError(f"a word needs at least 3 symbols (begin, a byte, end), got longest={longest}")
+        longest = whole_number("CharEncoder", "longest (a begin, a byte and an end, at least)", longest, 3)
+        highways = whole_number("CharEncoder", "highways", highways, 0)
         self.filters = [(k, count) for k, count in filters]
         self.widest, channels = max(k for k, _ in self.filters), sum(count for _, count in self.filters)
         if padded and self.widest > longest:
