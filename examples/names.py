@@ -121,17 +121,16 @@ def main():
     labels = sorted({label for _, label in pairs})
     held = max(len(pairs) // 5, 1)
     test, look, train = pairs[:held], pairs[held : 2 * held], pairs[2 * held :]
-    # A character that the training lines lack is unknown: number 0.
-    number = {letter: i for i, letter in enumerate(sorted({c for text, _ in train for c in text}), start=1)}
+    letters = tg.data.Vocabulary.of([list(text) for text, _ in train])  # what these lack is unknown
 
     def arrays(pairs):
-        lines = [[number.get(letter, 0) for letter in text[: options.longest]] for text, _ in pairs]
-        characters, lengths = tg.data.padded([np.array(line) for line in lines])
+        lines = [letters.ids(list(text[: options.longest])) for text, _ in pairs]
+        characters, lengths = tg.data.padded(lines)
         whole = np.zeros((options.longest, len(lines)), int)  # one shape for all, so that a replay has one program
         whole[: len(characters)] = characters
         return whole, lengths, np.array([labels.index(label) for _, label in pairs])
 
-    model = Reader(len(number) + 1, len(labels), options.hidden, rng)
+    model = Reader(len(letters), len(labels), options.hidden, rng)
     characters, lengths, answers = arrays(train)
     looked = arrays(look)
 

@@ -103,20 +103,19 @@ def main():
     held = max(len(sentences) // 5, 1)
     test, look, train = sentences[:held], sentences[held : 2 * held], sentences[2 * held :]
     tags = sorted({tag for sentence in sentences for _, tag in sentence})
-    # A word that the training sentences lack is unknown: number 0. To know what that looks like, the network meets
-    # words of one occurrence as unknown ones too.
-    seen = Counter(word for sentence in train for word, _ in sentence)
-    number = {word: i for i, word in enumerate([word for word, n in seen.items() if n > 1], start=1)}
+    # Words that the training sentences lack are unknown. To know what that looks like, the network meets words that
+    # occur there once as unknown ones too.
+    vocabulary = tg.data.Vocabulary.of([[word for word, _ in sentence] for sentence in train], least=2)
 
     def arrays(sentences):
         """Words (T, B), tags (T, B) with -1 at padding, and lengths (B,)."""
         return tg.data.padded(
-            [np.array([number.get(word, 0) for word, _ in sentence]) for sentence in sentences],
+            [vocabulary.ids([word for word, _ in sentence]) for sentence in sentences],
             [np.array([tags.index(tag) for _, tag in sentence]) for sentence in sentences],
             fill=(0, -1),
         )
 
-    model = Tagger(len(number) + 1, len(tags), options.hidden, rng)
+    model = Tagger(len(vocabulary), len(tags), options.hidden, rng)
     words, answers, lengths = arrays(train)
 
     def batch(n):

@@ -410,3 +410,17 @@ def test_a_mask_of_lengths_that_change_is_replayed():
 def test_what_cannot_be_padded_or_masked_is_refused(call, error, told):
     with pytest.raises(error, match=told):
         call()
+
+
+def test_the_vocabulary_is_one_and_goes_with_any_model_that_holds_it(tmp_path):
+    assert tg.data.Vocabulary is tg.nn.Vocabulary and tg.data.Mark is tg.nn.Mark
+
+    class Tagger(tg.nn.Module):
+        def __init__(self, words):
+            self.words = tg.data.Vocabulary(words)
+            self.table = tg.nn.Embedding(len(self.words), 2, rng=0)
+
+    tg.save(tmp_path / "x.npz", model=Tagger(["a", "b"]))
+    tg.load(tmp_path / "x.npz", model=Tagger(["a", "b"]))
+    with pytest.raises(ValueError, match="model: its words has other words, or the same in another order"):
+        tg.load(tmp_path / "x.npz", model=Tagger(["b", "a"]))

@@ -1,7 +1,7 @@
-"""Data for recurrent networks: `tasks` that need a gradient that survives, `text` in chunks, `batches` of
-sequences of different lengths.
+"""Data for recurrent networks: `tasks` that need a gradient that survives, `text` in chunks, `batches` of sequences of
+different lengths, and the `vocabulary` that gives words and characters their numbers.
 
-Layout is time first, (T, B, features). Uses the engine's checks of arguments, and NumPy.
+Layout is time first, (T, B, features). Uses the engine.
 """
 
 from ..engine.namespaces import namespace
@@ -16,9 +16,11 @@ from .tasks import (
     temporal_order,
 )
 from .text import Chunks, text_chunks
+from .vocabulary import Mark, Vocabulary
 
 __all__ = [
-    "REBER_SYMBOLS", "TEMPORAL_ORDER_SYMBOLS", "Batch", "Chunks", "EmbeddedReber", "adding_problem", "batch_by_length",
-    "embedded_reber", "mask", "one_bit", "padded", "temporal_order", "text_chunks",
+    "REBER_SYMBOLS", "TEMPORAL_ORDER_SYMBOLS", "Batch", "Chunks", "EmbeddedReber", "Mark", "Vocabulary",
+    "adding_problem", "batch_by_length", "embedded_reber", "mask", "one_bit", "padded", "temporal_order",
+    "text_chunks",
 ]  # fmt: skip
 __getattr__, __dir__ = namespace(__name__, __all__, {})

@@ -23,10 +23,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..data.vocabulary import Vocabulary
 from ..engine.arguments import misfits
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of
-from ..nn.elmo.sentences import Vocabulary
 from ..nn.module import Module
 from ..optim import Optimiser
 

@@ -5,9 +5,9 @@ mixture of their layers that a task reads, `published` reads and writes ELMo's r
 stacks of `nn`, and a tape to prove what each prediction sees.
 """
 
+from ...data.vocabulary import Mark, Vocabulary
 from .bilm import BiLM
 from .encoder import CharEncoder, Highway, WordEncoder
 from .mix import Elmo, ScalarMix
-from .sentences import Mark, Vocabulary
 
 __all__ = ["BiLM", "CharEncoder", "Elmo", "Highway", "Mark", "ScalarMix", "Vocabulary", "WordEncoder"]

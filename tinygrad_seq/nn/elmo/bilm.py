@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...data.vocabulary import Mark, Vocabulary
 from ...engine.arguments import generator, misfits
 from ...engine.compositions import concat, stack
 from ...engine.context import CONTEXT
@@ -33,7 +34,7 @@ from ..module import Module
 from ..stack import GRU, LSTM, RNN, Stack
 from . import published
 from .encoder import CharEncoder
-from .sentences import Directions, Frame, Mark, Sentences, Vocabulary, by_length, filled_up, placed
+from .sentences import Directions, Frame, Sentences, by_length, filled_up, placed
 
 STACKS: dict[str, Any] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...data.vocabulary import Mark, Vocabulary, Word, words_of
 from ...engine.arguments import generator, whole_number
 from ...engine.compositions import concat
 from ...engine.ops import less, maximum, relu, sigmoid, tanh, where
@@ -15,7 +16,6 @@ from ...engine.signatures import Array
 from ...engine.tensor import Tensor
 from ..layers import Embedding, Linear, tensor
 from ..module import Module
-from .sentences import Mark, Vocabulary, Word, words_of
 
 # The symbols of a word: padding (0), the 256 bytes, begin and end of word, the marks.
 BYTE, BEGIN_WORD, END_WORD, FIRST_MARK = 1, 257, 258, 259

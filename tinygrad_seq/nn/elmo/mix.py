@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ...data.vocabulary import Word
 from ...engine import numerics
 from ...engine.ops import less, maximum, where
 from ...engine.signatures import Array
@@ -18,7 +19,7 @@ from ...reading.table import Table
 from ..layers import Dropout, tensor
 from ..module import Module
 from .bilm import BiLM
-from .sentences import Frame, Sentences, Word, by_length, sentences_of
+from .sentences import Frame, Sentences, by_length, sentences_of
 
 # Over what a layer is brought to mean 0 and variance 1: whether over a batch, and whether its marks count.
 LAYER_NORMS = {"sentence": (False, False), "batch": (True, True), "batch words": (True, False)}
