@@ -324,6 +324,22 @@ def test_a_wrong_stride_in_a_rule_goes_unnoticed(monkeypatch):
     assert step.program.stats()["python"] > 1
 
 
+def test_a_sum_in_another_order_passes_for_the_same(monkeypatch):
+    right = lowering.Lowering.reduce
+
+    def in_halves(self, ufunc, x, axis, out, start):
+        half = len(x) // 2
+        _, *rest = right(self, ufunc, x[half:], axis, out, start)
+        return [*right(self, ufunc, x[:half], axis, out, start), *rest]
+
+    x, out = np.ones(300), np.empty(())
+    kinds = trials.Trials(native.loops(None))
+    call = (np.add.reduce, (x, None, None, out, False))
+    assert kinds.lowered(call) is not None
+    monkeypatch.setattr(lowering.Lowering, "reduce", in_halves)
+    assert trials.Trials(native.loops(None)).lowered(call) is None
+
+
 def test_classes_and_lengths_of_a_later_call_are_not_checked():
     net, head = tg.nn.RNN(2, 3, rng=0), tg.nn.Linear(3, 4, rng=0)
     function = lambda xs, lengths, y: tg.nn.cross_entropy(head(net(xs, lengths=lengths)[0]), y)

@@ -16,7 +16,7 @@ from ..engine import numerics, ops
 from ..engine.signatures import Array
 from ..nn import loss, unrolling
 from .compiling import Library
-from .lowering import CLEARS, PLAIN, RULES, Lowering, No, Record, address
+from .lowering import CLEARS, PLAIN, RULES, SUM, Lowering, No, Record, address
 from .matmul import Call
 from .planning import copied
 
@@ -24,6 +24,9 @@ POOL = 65_521  # random numbers, from which trials take theirs; a prime, so that
 # What else is among the numbers of a trial. NaNs of one sign at a time: which of two NaNs is passed on depends on where
 # in memory they lie, with NumPy's own loops too.
 SPECIAL = ((), (0.0, -0.0, np.inf, -np.inf, 1e-310, 1e-40, 1e30, 1e300, 1.0, -1.0), (np.nan, 0.0), (-np.nan, -0.0))
+# Functions that add up; so many sums, with so many terms, are compared of them, and about so many numbers at most.
+ADDING = {SUM, numerics.softmax, numerics.log_softmax, numerics.logsumexp}
+SUMS, TERMS, NUMBERS = 64, 2**12, 2**20
 MARGIN = 1024  # bytes around the arrays of a trial, which nobody may write to
 # Whole numbers that the function takes: from, up to but without.
 WHOLE: dict[Any, Callable[..., tuple[int, int]]] = {
@@ -131,8 +134,9 @@ class Trials:
             else:
                 records = RULES[forward](self.lowering, *inputs_, **options_)
             words = np.array([word for record in records for word in record.words], np.int64)
-            for special in SPECIAL:
-                rng = np.random.default_rng(0)
+            rng = np.random.default_rng(0)
+            again = ((),) * _repeated(forward, arrays)
+            for special in (*SPECIAL, *again):
                 for x, y in zip(mine, theirs, strict=True):
                     _random(x, rng, special, whole)
                     if forward is loss._checked_targets.forward:
@@ -213,6 +217,15 @@ def _rebuilt(x: Any, arrays: Iterator[Array]) -> Any:
     if isinstance(x, dict):
         return {key: _rebuilt(part, arrays) for key, part in x.items()}
     return x
+
+
+def _repeated(forward: Any, arrays: Sequence[Array]) -> int:
+    """How often more a call is tried that adds up: of few sums, or of few terms, all may come out the same by chance
+    when they are added in another order."""
+    if forward not in ADDING:
+        return 0
+    most, least = max(x.size for x in arrays), max(min(x.size for x in arrays), 1)
+    return min(max(SUMS // least, TERMS // max(most, 1)), SUMS, 8 + NUMBERS // max(most, 1))
 
 
 def _made(copies: bool, forward: Any, inputs: Any, options: Any, arrays: Iterator[Array]) -> None:
