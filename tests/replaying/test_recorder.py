@@ -199,12 +199,11 @@ def test_each_replay_draws_its_own_dropout_from_the_generator():
     assert len(set(losses(tg.replay))) > 1
 
 
-def test_a_new_shape_is_recorded_and_the_old_program_kept():
-    calls = []
+def test_a_new_shape_is_recorded_and_the_old_program_kept(capsys):
     w = tg.Tensor(2.0, requires_grad=True)
 
     def function(x):
-        calls.append(x.shape)
+        print(x.shape)  # which happens when it is recorded
         return (w * x).sum()
 
     step = tg.replay(function, programs=2)
@@ -214,7 +213,12 @@ def test_a_new_shape_is_recorded_and_the_old_program_kept():
         step(np.ones(5))
     for n in (4, 3):
         assert float(step(np.ones(n))) == 2.0 * n
-    assert calls == [(3,), (4,), (5,), (3,)]  # the program for 3 was the least recently used when 5 came
+    assert capsys.readouterr().out.splitlines() == [
+        "(3,)",
+        "(4,)",
+        "(5,)",
+        "(3,)",
+    ]  # the program for 3 was the least recently used when 5 came
 
 
 def test_numbers_and_structures_among_the_arguments_are_part_of_the_signature():
@@ -226,19 +230,18 @@ def test_numbers_and_structures_among_the_arguments_are_part_of_the_signature():
         step({"x": ({1},), "y": np.zeros(3)}, 1.0)
 
 
-def test_a_step_is_called_by_name_as_well():
+def test_a_step_is_called_by_name_as_well(capsys):
     w = tg.Tensor(2.0, requires_grad=True, name="w")
-    calls = []
 
     def function(x, *, shift, scale=1.0):
-        calls.append((x.name, shift.name))
+        print(x.name, shift.name)
         return (w * x * scale).sum() + shift
 
     step = tg.replay(function)
     assert float(step(np.ones(3), shift=np.array(1.0))) == 7.0
     assert float(step(np.full(3, 2.0), shift=np.array(2.0))) == 14.0  # replayed
     assert float(step(x=np.ones(3), shift=np.array(1.0), scale=0.5)) == 4.0
-    assert calls == [("x", "shift")] * 2
+    assert capsys.readouterr().out == "x shift\n" * 2
     with pytest.raises(TypeError, match="shift"):
         step(np.ones(3))
 
@@ -328,7 +331,7 @@ def test_programs_share_their_buffers_and_stay_apart():
         needed.append(step.program.stats()["bytes"])
         for x in parameters:
             x.data = x.data * 0.9
-    assert sum(map(len, step._arena)) < 1.5 * max(needed) < sum(set(needed))
+    assert sum(map(len, step._arenas[0])) < 1.5 * max(needed) < sum(set(needed))
 
 
 def test_buffers_are_used_again():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,10 @@ class Context(NamedTuple):
 
 # A context variable: every thread and every async task has its own.
 CONTEXT: ContextVar[Context] = ContextVar("tinygrad_seq", default=Context())
+
+
+# Whether a tensor requires a gradient, as it is looked at at every call of a replay.
+requires_of = attrgetter("_requires")
 
 
 def frozen(what: str) -> RuntimeError:

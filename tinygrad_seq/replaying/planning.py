@@ -38,9 +38,9 @@ from .matmul import Call, Products
 from .staleness import StaleReplayError
 
 
-def changes(leaf: Tensor) -> bool:
-    """Whether a leaf may hold other numbers at the next run: not if it was made while the step was recorded."""
-    return leaf.operation is None and not leaf.where.tracing
+def changes(leaf: Tensor, trace: Trace | None) -> bool:
+    """Whether a leaf may hold other numbers at the next run: not a constant that was made while it was recorded."""
+    return leaf.operation is None and (leaf.where.tracing is not trace or trace is None or leaf.requires_grad)
 
 
 def recorded(results: Iterable[Tensor], trace: Trace | None = None) -> tuple[list[Tensor], list[Tensor]]:
@@ -60,7 +60,7 @@ def recorded(results: Iterable[Tensor], trace: Trace | None = None) -> tuple[lis
                 if isinstance(x, Tensor) and x not in seen:
                     seen.add(x)
                     found.append(x)
-    alive = {t for t in found if changes(t)}
+    alive = {t for t in found if changes(t, trace)}
     operations = []
     for t in sorted(records, key=lambda t: records[t].number):
         _, inputs, _, options, *_ = records[t]
@@ -96,7 +96,12 @@ class Plan:
     """
 
     def __init__(
-        self, operations: list[Tensor], leaves: list[Tensor], results: Sequence[Tensor], arena: list[Array]
+        self,
+        operations: list[Tensor],
+        leaves: list[Tensor],
+        results: Sequence[Tensor],
+        arena: list[Array],
+        changing: Callable[[Tensor], bool],
     ) -> None:
         self.place: dict[Tensor, Array] = {}
         self.calls: list[Call] = []
@@ -110,7 +115,7 @@ class Plan:
         self._free: dict[int, list[Array]] = {}  # buffers that nobody reads any more, by size
         for x in leaves:
             self.place[x] = array_of(x)
-            if changes(x):
+            if changing(x):
                 self.place[x] = _laid_out(self._taken(self.place[x].nbytes), self.place[x])
         self._records = {t: record for t in operations if (record := t.record) is not None}
         self._viewed = {t: base for t, record in self._records.items() if (base := viewed(t, record)) is not None}

@@ -9,30 +9,41 @@ compute, bit for bit: the same operations in the same order on arrays of the sam
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine.arguments import whole_number
 from ..engine.backward import collect, seeded, sweep_recorded, towards
 from ..engine.context import CONTEXT, Trace
 from ..engine.recording import Recording
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of, record_of
 from ..engine.tree import accumulate, flattened, rebuilt
 from ..nn.module import Module
 from .matmul import stacked
 from .native import Runner
 from .planning import CollectorPaused, Plan, changes, recorded
+from .reference import computed, difference, outcome_of
+from .shards import Shards
 from .source import Listing
-from .staleness import Watch
+from .staleness import StaleReplayError, Watch, position, put_back, same
 
+OFTEN = 10
+ANEW = (
+    "a replayed step was recorded anew at {} calls in a row, because what it can read changes each time ({}): pass "
+    "what changes as an argument, as an array"
+)
+REMEDY = "Pass what changes as an argument: the page on replays lists what is watched"
 CHANGING = (
     "a replayed step has been called with more than {} signatures of shapes, dtypes and plain numbers, and the program "
     "that was not used for longest is dropped. To record costs several ordinary steps: pad to few shapes, pass numbers "
@@ -72,17 +83,20 @@ class Program:
     ) -> None:
         self.parameters = list(parameters)
         operations, leaves = recorded(results.values(), trace)
-        plan = Plan(operations, leaves, list(results.values()), arena)
+        changing = functools.partial(changes, trace=trace)
+        plan = Plan(operations, leaves, list(results.values()), arena, changing)
         self._calls, self._buffers, self.memory = plan.calls, plan.buffers, plan.memory
         self._results = [plan.place[y] for y in results.values()]
         self._inputs = [plan.place.get(x) for x in inputs]  # None: nothing depends on it
         given = set(inputs)
-        self.leaves = [x for x in leaves if changes(x) and x not in given]
+        self.leaves = [x for x in leaves if changing(x) and x not in given]
         self._sources = [(x, plan.place[x]) for x in self.leaves]
         self._listing = Listing(operations, leaves, inputs, parameters, results, gradient_of)
-        elementwise = [t.size for t in operations if not t._operation.view and t.operation != "matmul"]
+        elementwise = [t.size for t in operations if not record_of(t).operation.view and t.operation != "matmul"]
         products = [values for function, values in plan.calls if function is np.matmul]
-        generators = {id(v): v for t in operations for v in t._options.values() if isinstance(v, np.random.Generator)}
+        generators = {
+            id(v): v for t in operations for v in record_of(t).options.values() if isinstance(v, np.random.Generator)
+        }
         self._runner = Runner(plan, list(generators.values()), native)
         self._arithmetic = sum(elementwise) + sum(2 * out.size * a.shape[-1] for a, _, out in products)
 
@@ -93,9 +107,9 @@ class Program:
         """
         for place, array in zip(self._inputs, arrays, strict=True):
             if place is not None:
-                np.copyto(place, array._array if isinstance(array, Tensor) else array)
+                np.copyto(place, array_of(array))
         for x, place in self._sources:  # read anew each time: optimisers rebind them
-            np.copyto(place, x._array)
+            np.copyto(place, array_of(x))
         self._runner.run()
         return [np.array(place) for place in self._results]
 
@@ -104,6 +118,10 @@ class Program:
         return self._listing.source()
 
     __str__ = source
+
+    def statements(self) -> list[str]:
+        """Its constants and its operations, one by one."""
+        return self._listing.statements()
 
     def stats(self) -> dict[str, Any]:
         """How many operations are called, how many buffers they need, of how many bytes, and the floating-point
@@ -119,6 +137,19 @@ class Program:
         }
 
 
+class Settings(NamedTuple):
+    """How a function is replayed: what `replay` takes."""
+
+    wrt: Any = None
+    stack_steps: bool = False
+    programs: int = 8
+    native: bool | None = None
+    gradients: bool = True
+    check: int = 0
+    shards: int = 1
+    axes: Sequence[Any] | None = None
+
+
 class Replay:
     """A training step that is recorded at its first call and replayed afterwards; made by `tg.replay`.
 
@@ -131,70 +162,38 @@ class Replay:
     (6.0, 3.0)
     """
 
-    def __init__(
-        self, function: Callable[..., Any], wrt: Any, stack_steps: bool, programs: int, native: bool | None = None
-    ) -> None:
-        if not callable(function) or programs < 1:
-            raise ValueError(f"replay takes a function and keeps programs >= 1, got {function!r} and {programs}")
+    def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
+        _check(function, settings)
         functools.update_wrapper(self, function)
-        self._function, self._wrt, self._stack_steps, self._limit = function, wrt, stack_steps, programs
-        self._native = native
-        self._recordings: OrderedDict[Any, _Recording] = OrderedDict()
-        self._arena: list[Array] = []  # the buffers of all programs
-        self._warned = False
+        self._function, self._settings = function, settings
+        self._recordings: OrderedDict[Any, _Recording | Shards] = OrderedDict()
+        self._arenas: list[list[Array]] = [[] for _ in range(settings.shards)]  # the buffers of all programs
+        self._calls = 0
+        self._anew = 0  # how often in a row it was recorded anew
+        self._warned: set[str] = set()
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if CONTEXT.get().tracing:
             raise RuntimeError(
                 f"{self!r} was called while another replay was recorded, whose way back would end here: call the "
-                f"function itself in it, step.__wrapped__(...)"
+                "function itself in it, step.__wrapped__(...)"
             )
         arrays: list[Any] = []
         signature = flattened((arguments, options), arrays)
         if any(isinstance(x, Tensor) and x.requires_grad for x in arrays):
             raise ValueError("a replayed step takes arrays and constants; detach a carried state: tg.detach(state)")
         with self._lock:
-            recording = self._recordings.get(signature)
-            if recording is not None and recording.outdated():
-                self._recordings.clear()
-                self._forget_buffers()
-                recording = None
+            self._calls += 1
+            recording = self._up_to_date(signature)
             if recording is None:
-                if len(self._recordings) == self._limit:
-                    if not self._warned:
-                        self._warned = True
-                        warnings.warn(CHANGING.format(self._limit), stacklevel=2)
-                    self._recordings.popitem(last=False)
-                    self._forget_buffers()
-                with CollectorPaused():
-                    recording = _Recording(
-                        self._function, signature, arrays, self._wrt, self._stack_steps, self._arena, self._native
-                    )
-                self._recordings[signature] = recording
-                first, recording.first = recording.first, []  # which nobody asks for again
-                return recording.delivered(first)
-            self._recordings.move_to_end(signature)
-            return recording.delivered(recording.program.run(arrays))
-
-    def _forget_buffers(self) -> None:
-        """Let go of the buffers that no program uses any more."""
-        used = {id(buffer) for recording in self._recordings.values() for buffer in recording.program.memory}
-        self._arena[:] = [buffer for buffer in self._arena if id(buffer) in used]
-
-    def __copy__(self) -> Replay:
-        """A replay of the same function, with nothing recorded."""
-        return Replay(self._function, self._wrt, self._stack_steps, self._limit, self._native)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Replay:
-        """A replay of the copied function, with nothing recorded. Python copies methods and partials with the objects
-        that they belong to; functions it does not copy, and then `wrt` stays what it was too."""
-        function = copy.deepcopy(self._function, memo)
-        wrt = self._wrt if function is self._function else copy.deepcopy(self._wrt, memo)
-        return Replay(function, wrt, self._stack_steps, self._limit, self._native)
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a replay cannot be pickled: save the weights (tg.save), and make the replay of them again")
+                recording = self._recorded_anew(signature, arrays, arguments, options)
+                values, recording.first = recording.first, []  # which nobody asks for again
+            elif self._settings.check and self._calls % self._settings.check == 0:
+                values = self._checked(recording, signature, arrays)
+            else:
+                values = recording.play(arrays)
+            return recording.delivered(values)
 
     def __repr__(self) -> str:
         name = getattr(self._function, "__name__", type(self._function).__name__)
@@ -202,79 +201,198 @@ class Replay:
 
     @property
     def program(self) -> Program:
-        """The program that ran last. RuntimeError before the first call."""
+        """The program that ran last (of a batch in shards: that of its first part). RuntimeError before the first
+        call."""
         if not self._recordings:
             raise RuntimeError("a replay has no program before its first call")
         return next(reversed(self._recordings.values())).program
+
+    def _up_to_date(self, signature: Any) -> _Recording | Shards | None:
+        """The recording for this signature, if there is one, and nothing has changed that it took for granted."""
+        recording = self._recordings.get(signature)
+        if recording is None:
+            return None
+        if changed := recording.outdated():
+            self._anew += 1
+            if self._anew == OFTEN:
+                self._warn(ANEW.format(OFTEN, changed))
+            self._recordings.clear()
+            self._forget_buffers()
+            return None
+        self._anew = 0
+        self._recordings.move_to_end(signature)
+        return recording
+
+    def _recorded_anew(self, signature: Any, arrays: list[Any], arguments: Any, options: Any) -> _Recording | Shards:
+        if len(self._recordings) == self._settings.programs:
+            self._warn(CHANGING.format(self._settings.programs))
+            self._recordings.popitem(last=False)
+            self._forget_buffers()
+        recording: _Recording | Shards
+        try:
+            if self._settings.shards == 1:
+                recording = self._recorded(signature, arrays, self._arenas[0])
+            else:
+                axes = _axes_of(self._function, self._settings.axes, arguments, options)
+                arenas = iter(self._arenas)
+                recording = Shards(
+                    lambda signature, arrays: self._recorded(signature, arrays, next(arenas)),
+                    signature, arrays, axes, self._settings.shards,
+                    lambda parameters: self._computed(signature, arrays, parameters),
+                )  # fmt: skip
+        except BaseException:
+            self._forget_buffers()
+            raise
+        self._recordings[signature] = recording
+        return recording
+
+    def _recorded(self, signature: Any, arrays: list[Any], arena: list[Array]) -> _Recording:
+        with CollectorPaused():
+            return _Recording(self._function, signature, arrays, self._settings, arena)
+
+    def _computed(self, signature: Any, arrays: Iterable[Any], parameters: Sequence[Tensor]) -> list[Array]:
+        return computed(self._function, signature, arrays, parameters, self._settings.gradients)
+
+    def _checked(self, recording: _Recording | Shards, signature: Any, arrays: list[Any]) -> list[Array]:
+        """The results of a replay, if the function itself gives the same ones from the same random numbers."""
+        generators = recording.generators
+        starts = [position(g) for g in generators]
+        values = recording.play(arrays)
+        ends = [position(g) for g in generators]
+        exact = not self._settings.stack_steps and isinstance(recording, _Recording)
+        put_back(generators, starts)
+        reference = self._computed(signature, arrays, recording.parameters)
+        fault = difference(recording.names, values, reference, exact, recording.gradients)
+        if fault is None and not same(ends, [position(g) for g in generators]):
+            fault = "its generators stand elsewhere than after the function itself"
+        if fault is None:
+            return values
+        put_back(generators, starts)
+        told = self._first_difference(recording, signature, arrays)
+        put_back(generators, ends)
+        raise StaleReplayError(f"the replay is out of date: {fault} of the function itself. {told}")
+
+    def _first_difference(self, recording: _Recording | Shards, signature: Any, arrays: list[Any]) -> str:
+        """The first operation that is another one if the step is recorded now, in words."""
+        if isinstance(recording, Shards):
+            return "Record it without shards to see which operation differs"
+        try:
+            now = self._recorded(signature, arrays, []).program.statements()
+        except Exception as error:
+            return f"Recorded now, it fails: {error}"
+        for old, new in zip_longest(recording.program.statements(), now, fillvalue="(nothing)"):
+            if old != new:
+                return f"The first operation that differs was recorded as {_brief(old)}, now {_brief(new)}. {REMEDY}"
+        return "Recorded now, its operations are the same: what the function gives is not settled by what it reads"
+
+    def _warn(self, text: str) -> None:
+        """Say something once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, stacklevel=4)
+
+    def _forget_buffers(self) -> None:
+        """Let go of the buffers that no program uses any more."""
+        used = {id(buffer) for recording in self._recordings.values() for buffer in recording.memory}
+        for arena in self._arenas:
+            arena[:] = [buffer for buffer in arena if id(buffer) in used]
+
+    def __copy__(self) -> Replay:
+        """A replay of the same function, with nothing recorded."""
+        return Replay(self._function, self._settings)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Replay:
+        """A replay of the copied function, with nothing recorded. Python copies methods and partials with the objects
+        that they belong to; functions it does not copy, and then `wrt` stays what it was too."""
+        function, settings = copy.deepcopy(self._function, memo), self._settings
+        if function is not self._function:
+            settings = settings._replace(wrt=copy.deepcopy(settings.wrt, memo))
+        return Replay(function, settings)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a replay cannot be pickled: save the weights (tg.save), and make the replay of them again")
 
 
 class _Recording:
     """A program, with what is needed to deliver its results and to see that it is out of date."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        signature: Any,
-        arrays: list[Any],
-        wrt: Any,
-        stack_steps: bool,
-        arena: list[Array],
-        native: bool | None,
+        self, function: Callable[..., Any], signature: Any, arrays: list[Any], settings: Settings, arena: list[Array]
     ) -> None:
-        inputs = [Tensor(x._array if isinstance(x, Tensor) else x) for x in arrays]
+        inputs = [Tensor(array_of(x)) for x in arrays]
         arguments, options = rebuilt(signature, iter(inputs))
-        names = [*_parameter_names(function, len(arguments)), *options]
-        for name, argument in zip(names, (*arguments, *options.values()), strict=True):
-            parts: list[Tensor] = []
-            flattened(argument, parts)
-            for k, x in enumerate(parts, start=1):
-                x.named(name if len(parts) == 1 else f"{name}_{k}")
-        self._watch = Watch(function, wrt)
+        _name_inputs(function, arguments, options)
         trace = Trace()
+        self._watch = Watch(function, settings.wrt)
+        self.parameters: list[Tensor] = []
+        gradient_of: dict[Tensor, Tensor] = {}
         with Recording(lambda context: context._replace(recording=True, tracing=trace)):
-            result = function(*arguments, **options)
-            self._apart = isinstance(result, tuple) and len(result) == 3  # the extras stand beside one another
-            loss, extras = _loss_and_extras((result[0], result[1:]) if self._apart else result)
-            leaves: list[Any] = []
-            self._extras = flattened(extras, leaves)
-            for t in collect([loss]):
-                if t.where.tracing is not trace:
-                    raise RuntimeError(
-                        f"{t.label()} was computed outside of the step and requires a gradient: a replay cannot go "
-                        "back beyond the step. Compute it inside, or pass it as an argument, detached"
-                    )
-            if wrt is None:
-                reached = {loss, *(t._inputs[i] for t in collect([loss]) for i in t._needs)}
-                wrt = [x for x in recorded([loss], trace)[1] if changes(x) and x.requires_grad and x in reached]
-            self._parameters = list(dict.fromkeys(wrt.parameters() if isinstance(wrt, Module) else wrt))
-            order, crosses = towards([loss], self._parameters)
-            arrived = sweep_recorded(order, seeded([loss], None, graph=True), crosses)
-            for x in (*self._parameters, *leaves):
-                if not isinstance(x, Tensor):
-                    raise TypeError(f"a replayed step returns tensors, got {type(x).__name__} among its extras")
-            results = {"loss": loss}
-            rows: dict[Any, Tensor] = {}
-            for k, x in enumerate(self._parameters):
-                g = arrived[x] if x in arrived else Tensor(np.zeros(x.shape, x.dtype))
-                arrived[x] = results[f"gradient{k}"] = stacked(g, rows) if stack_steps else g
-        results |= {f"extra{k}": x for k, x in enumerate(leaves)}
-        self.first = [np.array(y._array) for y in results.values()]
-        gradient_of = {g: x for x, g in arrived.items()}
-        self.program = Program(inputs, self._parameters, results, gradient_of, trace, arena, native)
-        self._flags = [(x, x.requires_grad) for x in self.program.leaves]
+            with self._watch:
+                result = function(*arguments, **options)
+            loss, tensors, self._arrangement, self._apart = outcome_of(result, settings.gradients)
+            results: dict[str, Tensor] = {}
+            if loss is not None:
+                results["loss"] = loss
+                _refuse_outside(loss, trace)
+                self.parameters = _parameters_of(loss, settings.wrt, trace)
+                watched = self._watch if self._watch.sees_rules(collect([loss])) else contextlib.nullcontext()
+                with watched:
+                    gradients, gradient_of = _gradients_of(loss, self.parameters, settings.stack_steps)
+                results |= {f"gradient{k}": g for k, g in enumerate(gradients)}
+            kind = "result" if loss is None else "extra"
+            results |= {f"{kind}{k}": x for k, x in enumerate(tensors, start=1)}
+        self.first = [np.array(array_of(y)) for y in results.values()]
+        self.program = Program(inputs, self.parameters, results, gradient_of, trace, arena, settings.native)
+        self._watch.close(self.program.leaves, trace.draws)
+        self.draws = bool(trace.draws)
+        trace.draws.clear()  # which hold all that was recorded
+        self.memory, self.generators = self.program.memory, self._watch.generators
+        of = [f"the gradient of {x.label()}" for x in self.parameters]
+        self.gradients = slice(len(results) - len(tensors) - len(of), len(results) - len(tensors))
+        self.names = [*["loss"] * (loss is not None), *of, *(f"{kind} {k}" for k in range(1, len(tensors) + 1))]
 
-    def outdated(self) -> bool:
-        """Whether what the recording took for granted has changed."""
-        return self._watch.changed() or any(x.requires_grad is not flag for x, flag in self._flags)
+    def outdated(self) -> str:
+        """What has changed that the recording took for granted, in words."""
+        return self._watch.what() if self._watch.changed() else ""
+
+    def play(self, arrays: Sequence[Any]) -> list[Array]:
+        """The loss, the gradients of the parameters and the other results, for these arguments."""
+        return self.program.run(arrays)
 
     def delivered(self, values: list[Array]) -> Any:
         """Add the gradients to the parameters; return the loss, and the extras if there are any, as constants."""
-        n = len(self._parameters)
-        for x, g in zip(self._parameters, values[1 : n + 1], strict=True):
+        for x, g in zip(self.parameters, values[self.gradients], strict=True):
             accumulate(x, g, own=True)
+        others = rebuilt(self._arrangement, iter([Tensor(value) for value in values[self.gradients.stop :]]))
+        if self.gradients.start == 0:  # there is no loss
+            return others
         loss = Tensor(values[0])
-        extras = rebuilt(self._extras, iter([Tensor(value) for value in values[n + 1 :]]))
-        return (loss, *extras) if self._apart else loss if extras is None else (loss, extras)
+        return (loss, *others) if self._apart else loss if others is None else (loss, others)
+
+
+def _check(function: Any, settings: Settings) -> None:
+    """ValueError if a replay cannot be made so."""
+    if not callable(function) or settings.programs < 1:
+        raise ValueError(f"replay takes a function and keeps programs >= 1, got {function!r} and {settings.programs}")
+    whole_number("tg.replay", "check", settings.check, 0)
+    whole_number("tg.replay", "shards", settings.shards, 1)
+    if (settings.shards > 1) is not (settings.axes is not None):
+        raise ValueError(
+            "shards are parts of the batch: tg.replay(..., shards=2, axes=(1, 0)) says for each argument along which "
+            "axis its rows stand (None: every part gets all of it)"
+        )
+    if not settings.gradients and (settings.wrt is not None or settings.stack_steps):
+        raise ValueError("gradients=False plays a forward pass alone: wrt and stack_steps are of the way back")
+
+
+def _name_inputs(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Arguments are called as the function calls them."""
+    names = [*_parameter_names(function, len(arguments)), *options]
+    for name, argument in zip(names, (*arguments, *options.values()), strict=True):
+        parts: list[Tensor] = []
+        flattened(argument, parts)
+        for k, x in enumerate(parts, start=1):
+            x.named(name if len(parts) == 1 else f"{name}_{k}")
 
 
 def _parameter_names(function: Callable[..., Any], n: int) -> list[str]:
@@ -282,12 +400,65 @@ def _parameter_names(function: Callable[..., Any], n: int) -> list[str]:
     return (named + [f"input{k}" for k in range(len(named) + 1, n + 1)])[:n]
 
 
-def _loss_and_extras(result: Any) -> tuple[Tensor, Any]:
-    loss, extras = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-    if not isinstance(loss, Tensor) or loss.size != 1:
-        given = f"shape {loss.shape}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise TypeError(f"a replayed step returns a scalar loss, or (loss, extras); got {given}")
-    return loss, extras
+def _axes_of(function: Callable[..., Any], axes: Any, arguments: Any, options: Mapping[str, Any]) -> list[int | None]:
+    """For each array among the arguments, along which axis its rows stand."""
+    given = dict(
+        zip([*_parameter_names(function, len(arguments)), *options], (*arguments, *options.values()), strict=True)
+    )
+    order = [*(name for name in _parameter_names(function, len(axes)) if name in given)]
+    order += [name for name in given if name not in order]
+    if len(order) != len(axes):
+        raise ValueError(f"axes needs an entry for each argument ({', '.join(order)}), got {axes!r}")
+    chosen = dict(zip(order, axes, strict=True))
+    found: list[int | None] = []
+    for name, value in given.items():
+        parts: list[Any] = []
+        flattened(value, parts)
+        for x in parts:
+            axis = chosen[name]
+            if axis is not None and not -x.ndim <= axis < x.ndim:
+                raise ValueError(f"{name} has shape {x.shape} and no axis {axis}: its entry of axes may be None")
+            found.append(None if axis is None else axis % x.ndim)
+    return found
+
+
+def _refuse_outside(loss: Tensor, trace: Trace) -> None:
+    """RuntimeError where the way back would leave the step."""
+    for t in collect([loss]):
+        if t.where.tracing is not trace:
+            raise RuntimeError(
+                f"{t.label()} was computed outside of the step and requires a gradient: a replay cannot go back beyond "
+                "the step. Compute it inside, or pass it as an argument, detached"
+            )
+
+
+def _parameters_of(loss: Tensor, wrt: Any, trace: Trace) -> list[Tensor]:
+    """The tensors whose gradients are wanted: those given, or else the leaves that backward reaches."""
+    if wrt is not None:
+        return list(dict.fromkeys(wrt.parameters() if isinstance(wrt, Module) else wrt))
+    on_the_way = [record_of(t) for t in collect([loss])]
+    reached = {loss, *(record.inputs[i] for record in on_the_way for i in record.needs)}
+    leaves = recorded([loss], trace)[1]
+    return [x for x in leaves if changes(x, trace) and x.requires_grad and x in reached]
+
+
+def _gradients_of(
+    loss: Tensor, parameters: Sequence[Tensor], stack_steps: bool
+) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
+    """The gradients of the parameters, recorded, and for every gradient on the way the tensor that it belongs to."""
+    order, crosses = towards([loss], parameters)
+    arrived = sweep_recorded(order, seeded([loss], None, graph=True), crosses)
+    rows: dict[Any, Tensor] = {}
+    gradients = []
+    for x in parameters:
+        g = arrived[x] if x in arrived else Tensor(np.zeros(x.shape, x.dtype))
+        arrived[x] = stacked(g, rows) if stack_steps else g
+        gradients.append(arrived[x])
+    return gradients, {g: x for x, g in arrived.items()}
+
+
+def _brief(statement: str) -> str:
+    return f"`{statement}`" if len(statement) < 120 else f"`{statement[:117]}...`"
 
 
 def replay(
@@ -297,6 +468,10 @@ def replay(
     stack_steps: bool = False,
     programs: int = 8,
     native: bool | None = None,
+    gradients: bool = True,
+    check: int = 0,
+    shards: int = 1,
+    axes: Sequence[Any] | None = None,
 ) -> Any:
     """A step that is recorded once and replayed: `step = tg.replay(loss_of_batch, wrt=net)`, or `@tg.replay`.
 
@@ -310,24 +485,27 @@ def replay(
     used goes (with a warning the first time). Parameters are read at every call. Random operations draw anew from
     their generator. Calls from several threads wait for one another.
 
-    `stack_steps=True`: where a weight was used at every step, its gradient is one product of all steps' rows instead of
-    one for each step, which is faster and equal to rounding, not bit for bit.
+    `check=n`: every n-th call is also computed without the recording, and compared byte by byte; where they differ,
+    StaleReplayError names the first result and the first operation. check=1 while a step is developed and in tests.
+    `gradients=False`: a forward pass alone, which returns any tensors. `stack_steps=True`: where a weight was used at
+    every step, its gradient is one product of all steps' rows instead of one for each step, which is faster and equal
+    to rounding, not bit for bit. `shards=n, axes=(1, 0, ...)`: n parts of the batch in n threads, divided along these
+    axes of the arguments (None: all of it), for a loss that is a sum over rows; losses and gradients are added in the
+    parts' order. With either, `check` allows differences of the square root of the number format's epsilon.
 
     `native`: from the second call on, the operations run without the interpreter, from a few lines of C that are
     compiled then, where a C compiler is found (True: RuntimeError with the reason where none is; False: never).
 
-    What cannot be replayed is a Python branch that reads a value: reading one (`float`, `bool`, `.item()`, `.data`)
-    raises RuntimeError while recording. An array that changes from call to call must be an argument: another one is
-    a constant, and so are numbers drawn outside tensor operations and what stands in lists and dicts. When a name that
-    the function uses is bound to something else, or an attribute has changed (of a module that it reaches: any, such as
-    its mode; of another object: one that the function or a function that it calls reads), the step is recorded anew.
+    What cannot be replayed is refused while recording (RuntimeError): a value that Python reads (`float`, `bool`,
+    `.item()`, `.data`, ...), a clock, numbers drawn outside of tensor operations. What the function reads beside its
+    arguments is looked at at every call: names, attributes, entries of lists and dicts, arrays. Where anything has
+    changed, the step is recorded anew. The page on replays has the list.
 
     >>> import tinygrad_seq as tg
     >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
-    >>> step = tg.replay(lambda x: (w * x) ** 2)
+    >>> step = tg.replay(lambda x: (w * x) ** 2, check=1)
     >>> [float(step(np.array(x))) for x in (1.0, 2.0)], w.grad
     ([9.0, 36.0], array(30.))
     """
-    if function is None:
-        return functools.partial(replay, wrt=wrt, stack_steps=stack_steps, programs=programs, native=native)
-    return Replay(function, wrt, stack_steps, programs, native)
+    settings = Settings(wrt, stack_steps, programs, native, gradients, check, shards, axes)
+    return functools.partial(Replay, settings=settings) if function is None else Replay(function, settings)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..engine import numerics
 from ..engine.signatures import Array
-from ..engine.tensor import Tensor
+from ..engine.tensor import Tensor, array_of, record_of
 
 SHORT = {"negative", "getitem", "reshape", "swapaxes", "transpose"}  # in the code, and a value in themselves
 CALL = re.compile(r"(?<![\w.])(\w+)\(")  # of a function by its bare name
@@ -57,18 +57,20 @@ class Listing:
         self.constants: dict[str, Array] = {}
         for x in leaves:
             if x not in self._symbols:
-                self.constants[self._symbol(x, "constant")] = x._array
+                self.constants[self._symbol(x, "constant")] = array_of(x)
         self.lines: list[Line] = []
         called = {y: name for name, y in results.items() if y not in gradient_of}
-        forward = max(y._number for y in called)
+        forward = max(record.number for y in called if (record := y.record))
         for t in operations:
             if t in gradient_of and gradient_of[t] in self._symbols:
                 symbol = self._symbol(t, f"g_{self._symbols[gradient_of[t]]}")
             else:
                 symbol = self._symbol(t, called.get(t, f"v{len(self.lines) + 1}"))
-            arguments = [self._argument(x, a) for x, a in zip(t._inputs, t._arrays, strict=True)]
+            record = record_of(t)
+            arguments = [self._argument(x, a) for x, a in zip(record.inputs, record.values, strict=True)]
             unnamed = symbol == f"v{len(self.lines) + 1}"
-            self.lines.append(Line(symbol, t._operation, arguments, t._options, t.step, unnamed, t._number > forward))
+            back = record.number > forward
+            self.lines.append(Line(symbol, record.operation, arguments, record.options, t.step, unnamed, back))
         self.results = {name: self._symbols[y] for name, y in results.items()}
         self._symbols.clear()  # its tensors hold every array that the recording computed
 
@@ -112,6 +114,11 @@ class Listing:
         heads += ["\n"] + [f"{symbol} = {_literal(array)}" for symbol, array in self.constants.items()]
         head = f"def step({', '.join([*self.inputs, *self.parameters])}):"
         return "\n".join([*heads, "\n", head, *body, f"    return {', '.join(self.results.values())}", ""])
+
+    def statements(self) -> list[str]:
+        """The constants and the operations, each as a line of code."""
+        constants = [f"{symbol} = {_literal(array)}" for symbol, array in self.constants.items()]
+        return [*constants, *(f"{line.symbol} = {text}" for line, text in self._statements())]
 
     def _statements(self) -> Iterator[tuple[Line, str]]:
         """A line and its expression: a value without a name that is read once stands where it is read."""

@@ -1,24 +1,89 @@
-"""What a recorded step takes for granted: what the names that it uses are bound to, and the attributes that it reads.
+"""What a recorded step takes for granted, and whether it has changed since.
 
-Nothing is executed to find out. From a function follow its globals, its closure, its defaults; from an object those
-of its attributes whose names any of the functions uses, as a name or as a text; from a module of layers all of them.
+While the step is recorded, the functions that run are seen as they are called. The names that they use lead to what
+they read: global names, closures, defaults; of any object, module or class the attributes of these names; of a list, a
+dict or a set everything. All that is kept as it was when it was first seen, and looked at again at each call: the same
+objects must stand there, and the same bytes in arrays.
+
+What cannot be looked at again is refused: clocks, the environment, numbers drawn outside tensor operations, iterators.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
+import array
+import datetime
+import dis
+import gc
+import itertools
+import os
+import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from operator import is_
-from types import CellType, CodeType, ModuleType
-from typing import Any
+import time
+import types
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache, cached_property, partial
+from inspect import ismemberdescriptor
+from itertools import chain
+from operator import attrgetter, call, is_
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..engine.context import requires_of
+from ..engine.tensor import Tensor, record_of
 from ..nn.module import Module
+
+MANY = 10_000  # things to look at, which take about a fifth of a millisecond at each call: this is said
+LARGE = 10_000_000  # bytes of arrays, likewise
+
+END = object()
+# Whose the code is that runs. What the engine and NumPy read does not change; of the rest of this package and of Python
+# the attributes are followed; of all other code the global names too.
+NOBODYS, OURS, YOURS = 0, 1, 2
+PYTHON, NUMPY, PACKAGE = (
+    f"{Path(file).parent}{os.sep}" for file in (os.__file__, np.__file__, str(Path(__file__).parent))
+)
+SETTLED = (NUMPY, "<frozen", *(f"{PACKAGE}{folder}{os.sep}" for folder in ("engine", "reading", "replaying")))
+
+ATOMS = {str, bytes, int, float, complex, bool, type(None), type(...), range, slice, types.CodeType, np.dtype, np.ufunc}
+KEPT = (list, dict, set, deque, types.MappingProxyType)  # what stands in them can change
+HELD = (tuple, frozenset)  # what stands in these cannot, but it can change itself
+ARRAYS = (np.ndarray, bytearray, memoryview, array.array)
+GENERATORS = (np.random.Generator, np.random.RandomState)
+GIVING: tuple[Any, ...] = (
+    types.GeneratorType,
+    type(iter([])),
+    type(iter(())),
+    type(iter({})),
+    zip,
+    map,
+    filter,
+    enumerate,
+    reversed,
+)
+GIVING += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__"))
+
+CLOCKS = {
+    getattr(kind, name)
+    for kind, names in {
+        time: "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns",
+        datetime.datetime: "now utcnow today", datetime.date: "today",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+ENVIRONMENT = type(os.environ).__getitem__.__code__
+ANY_NAME = {"vars", "dir", "__dict__", "__getattribute__", "attrgetter", "setattr", "delattr"}
 
 
 class StaleReplayError(RuntimeError):
-    """A replay would give other numbers than the function itself.
+    """A replay gives other numbers than the function itself, by something that it does not watch.
+
+    `check=n` finds it, and an operation whose result changes its shape with the numbers.
 
     >>> import tinygrad_seq as tg
     >>> w = tg.Tensor([3.0, 2.0, -1.0], requires_grad=True)
@@ -34,130 +99,468 @@ class StaleReplayError(RuntimeError):
     """
 
 
-Look = Callable[[], Sequence[Any]]
-MOST = 64  # of a long list, so many entries are looked into
+class Space(NamedTuple):
+    """The attributes of something, read by their names, and as they were when it was first seen."""
+
+    owner: Any
+    get: Callable[[str], Any]
+    before: dict[str, Any]
+
+
+class Looks:
+    """Things of one kind that are looked at at each call: where, what was there, and what that is called."""
+
+    def __init__(self) -> None:
+        self.places: list[Any] = []
+        self.before: list[Any] = []
+        self.labels: list[str] = []
+
+    def add(self, places: Iterable[Any], before: Iterable[Any], labels: Iterable[str]) -> None:
+        self.places += places
+        self.before += before
+        self.labels += labels
 
 
 class Watch:
-    """Looks when a step is recorded, and tells later whether anything is another object than it was."""
+    """Sees what a step reads while it is recorded (`with watch:`), and tells later whether any of it has changed."""
 
     def __init__(self, function: Any, wrt: Any) -> None:
-        self._looks: list[Look] = []
-        self._names: set[str] = set()  # that any function uses
-        self._found: dict[int, Any] = {}  # what was looked at, kept alive so that no other thing has its id
-        self._objects: list[Any] = []
-        self._visit([wrt, function])
-        names = -1
-        while names != len(self._names) + len(self._found):  # what is found may use further names
-            names = len(self._names) + len(self._found)
-            for thing in list(self._objects):
-                self._visit(_attributes(thing, self._names))
-        self._looks += [functools.partial(_attributes, thing, self._names) for thing in self._objects]
-        self._seen = [(look, look()) for look in self._looks]
+        self.generators: list[Any] = []
+        self._positions: list[Any] = []  # of the generators, when they were first seen
+        self._refusals: list[str] = []
+        self._codes: dict[int, tuple[types.CodeType, int]] = {}  # what has run, and whose it is
+        self._names: set[str] = set()  # that the code uses that has run
+        self._asked: set[str] = set()  # those of attributes, by your code: they may appear later
+        self._any_name = False  # whether your code reads attributes whose names it computes
+        self._found: dict[int, Any] = {}  # what was reached, kept alive so that no other thing has its id
+        self._spaces: list[Space] = []
+        self._classes: dict[type, Space] = {}
+        # What is looked at at each call, and what was there. Lists, views of dicts and the like can be iterated again;
+        # names are asked for one by one; of functions, cells and tensors something is read.
+        self._standing = Looks()
+        self._named = Looks()
+        self._cells = Looks()
+        self._functions = Looks()
+        self._tensors = Looks()
+        self._called = Looks()
+        self._arrays: list[tuple[Callable[[], bytes], bytes]] = []
+        self._guests: dict[int, Any] = {}  # arguments of what has run: many are made meanwhile
+        self._global_positions = _global_positions()
+        self._reach([wrt, function])
 
-    def changed(self) -> bool:
-        for look, before in self._seen:
-            now = look()
-            if len(now) != len(before) or not all(map(is_, now, before)):
-                return True
-        return False
+    # While the step is recorded ---------------------------------------------------------------------------------------
 
-    def _visit(self, things: Any) -> None:
-        waiting = list(things)
+    def __enter__(self) -> None:
+        self._collecting = gc.isenabled()
+        gc.disable()  # code that is called back by a collection is none of the step's
+        self._profiler = sys.getprofile()
+        sys.setprofile(self._see)
+
+    def __exit__(self, *exception: object) -> None:
+        resume = getattr(self._profiler, "enable", None)  # of cProfile, which cannot be set as it is
+        sys.setprofile(None if resume else self._profiler)
+        if resume:
+            resume()
+        if self._collecting:
+            gc.enable()
+
+    def _see(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """Python calls this whenever a function is called and returns."""
+        if event == "call":
+            code, whose = self._codes.get(id(frame.f_code)) or self._see_code(frame)
+            if whose != NOBODYS:
+                self._guests.update((id(x), x) for x in frame.f_locals.values() if _is_guest(type(x)))  # type: ignore[arg-type]
+            if code is ENVIRONMENT and self._asked_by_you(frame):
+                self._refusals.append("os.environ was read: read it before the step")
+        elif event == "c_call":
+            if argument in CLOCKS and _whose(frame.f_code) == YOURS and not _installed(frame.f_code.co_filename):
+                self._refusals.append(f"{argument.__qualname__}() was called: measure time around the step")
+            elif argument is os.urandom and self._asked_by_you(frame):
+                self._refusals.append("the system was asked for random numbers: give a generator a seed")
+
+    def _see_code(self, frame: types.FrameType) -> tuple[types.CodeType, int]:
+        """A function runs for the first time: what do its names lead to?"""
+        code = frame.f_code
+        whose = _whose(code)
+        self._codes[id(code)] = code, whose
+        if whose != NOBODYS:
+            new = {code.co_name, *_names(code)} - self._names
+            self._names |= new
+            if whose == YOURS:
+                self._asked |= _attributes_in(code)
+                if not self._any_name and _computes_names(code):
+                    self._any_name, new = True, self._names
+                asked = [(frame.f_globals.get, name) for name in code.co_names]
+                values = [get(name) for get, name in asked]
+                self._named.add(asked, values, [f"the name {name} that {code.co_name} uses" for _, name in asked])
+                self._reach([*values, *_imported(code, frame.f_globals)])
+            for space in list(self._spaces):
+                chosen = space.before if self._any_name else new & space.before.keys()
+                self._reach([space.before[name] for name in chosen])
+        return code, whose
+
+    def _asked_by_you(self, frame: types.FrameType | None) -> bool:
+        """Whether it was your code that called what called ... what runs in this frame."""
+        while frame is not None and (frame.f_code.co_filename.startswith((PYTHON, "<frozen"))):
+            frame = frame.f_back
+        return frame is not None and _whose(frame.f_code) == YOURS
+
+    # What can be reached ----------------------------------------------------------------------------------------------
+
+    def _reach(self, things: Iterable[Any]) -> None:
+        waiting = [x for x in things if type(x) not in ATOMS]
         while waiting:
             thing = waiting.pop()
             if id(thing) not in self._found:
                 self._found[id(thing)] = thing
-                waiting += self._further(thing)
+                waiting += [x for x in self._inside(thing) if type(x) not in ATOMS]
 
-    def _further(self, thing: Any) -> Sequence[Any]:
-        """What is to be looked at next."""
-        if isinstance(thing, functools.partial):
-            return [thing.func, *thing.args, *thing.keywords.values()]
-        if isinstance(thing, property):
-            return [thing.fget]
-        if isinstance(thing, (staticmethod, classmethod)) or inspect.ismethod(thing):
-            return [thing.__func__, getattr(thing, "__self__", None)]
-        if inspect.isfunction(thing):
-            if _is_settled_package(thing.__module__ or ""):
-                return []
-            own = list(_names(thing.__code__))
-            self._names.update(own)
-            if "site-packages" in thing.__code__.co_filename:  # what others wrote does not change its own names
-                return []
-            cells, home = thing.__closure__ or (), thing.__globals__
-            looks: list[Look] = [lambda: [_content(cell) for cell in cells], lambda: [home.get(name) for name in own]]
-            self._looks += looks
-            further = [value for look in looks for value in look()]
-            return [*further, *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
-        if isinstance(thing, Module):
-            self._looks.append(lambda: list(vars(thing).values()))
-            parts = [part for value in vars(thing).values() for part in self._owned(value)]
-            return [*parts, type(thing).__call__]
-        if isinstance(thing, (list, tuple, dict)):  # for the objects in it; which these are is not looked at
-            return list(thing.values() if isinstance(thing, dict) else thing)[:MOST]
-        if (hasattr(thing, "__dict__") or hasattr(type(thing), "__slots__")) and not _is_settled(thing):
-            self._objects.append(thing)
-            return [type(thing).__call__] if callable(thing) and not isinstance(thing, type) else []
-        return []
+    def _inside(self, thing: Any) -> Iterable[Any]:
+        """Note how a thing is looked at again, and return what it leads to."""
+        if isinstance(thing, Tensor):
+            self._tensors.add([thing], [requires_of(thing)], [f"requires_grad of {thing.label()}"])
+        elif isinstance(thing, ARRAYS):
+            if not _is_settled(thing):
+                read = thing.tobytes if hasattr(thing, "tobytes") else partial(bytes, thing)
+                self._arrays.append((read, read()))
+            return thing.ravel().tolist() if isinstance(thing, np.ndarray) and thing.dtype.hasobject else ()
+        elif isinstance(thing, GENERATORS):
+            self.generators.append(thing)
+            self._positions.append(position(thing))
+        elif isinstance(thing, GIVING):
+            self._refusals.append(f"a {type(thing).__name__} can be read: take what it gives next before the step")
+        elif isinstance(thing, types.FunctionType):
+            return self._inside_function(thing)
+        elif isinstance(thing, types.ModuleType):
+            if _whose_file(getattr(thing, "__file__", None) or "<frozen") == YOURS:
+                self._space(thing, vars(thing))
+        elif isinstance(thing, type):
+            for kind in thing.__mro__:
+                self._see_class(kind)
+            return [type(thing)] if type(thing) is not type else ()
+        elif isinstance(thing, types.MethodType | types.BuiltinMethodType):
+            return [getattr(thing, "__func__", None), thing.__self__]
+        elif isinstance(thing, partial):
+            return [thing.func, thing.args, thing.keywords]
+        elif isinstance(thing, property | staticmethod | classmethod | cached_property):
+            return [getattr(thing, name, None) for name in ("fget", "__func__", "func")]
+        elif isinstance(thing, ContextVar):
+            return self._call("a context variable", partial(thing.get, None))
+        elif isinstance(thing, weakref.ref):
+            return self._call("a weak reference", thing)
+        else:
+            return [*self._contents(thing), *self._attributes(thing), type(thing)]
+        return ()
 
-    def _owned(self, value: Any) -> Iterator[Any]:
-        """A list or dict among a module's attributes is its own; others may be large, and are known by identity."""
-        yield value
-        if isinstance(value, (dict, list)) and id(value) not in self._found:
-            self._found[id(value)] = value
-            look: Look = lambda: list(value.values() if isinstance(value, dict) else value)
-            self._looks.append(look)
-            for part in look():
-                yield from self._owned(part)
+    def _inside_function(self, function: types.FunctionType) -> Iterable[Any]:
+        """What is in the closure and the defaults of a function. Only your functions get others."""
+        code, cells = function.__code__, function.__closure__ or ()
+        contents = [_content(cell) for cell in cells]
+        if _whose(code) == YOURS and not function.__globals__.get("__name__", "").startswith("namedtuple_"):
+            self._cells.add(cells, contents, [f"{name} in the closure of {code.co_name}" for name in code.co_freevars])
+            for part in (_CODE, _DEFAULTS, _KEYWORD_DEFAULTS):
+                contents.append(part(function))
+                self._functions.add([(part, function)], contents[-1:], [f"the code or a default of {code.co_name}"])
+            self._space(function, vars(function))
+        return contents
+
+    def _contents(self, thing: Any) -> Iterable[Any]:
+        """What stands in a list, a dict, a set or a tuple."""
+        if isinstance(thing, HELD):
+            return thing
+        if not isinstance(thing, KEPT):
+            return ()
+        if isinstance(thing, Mapping):
+            return [*self._stands(thing, "a dict"), *self._stands(thing.values(), "a dict", list(thing))]
+        return self._stands(thing, f"a {type(thing).__name__}")
+
+    def _attributes(self, thing: Any) -> Iterable[Any]:
+        """Those of an object: of a module of layers all are looked at, for it is asked for all of its tensors."""
+        kind = type(thing)
+        own = getattr(thing, "__dict__", None)
+        if isinstance(own, dict) and kind.__module__.partition(".")[0] != "numpy":
+            if isinstance(thing, Module):
+                return self._stands(own.values(), kind.__name__, list(own))
+            self._space(thing, own)
+        if _whose_class(kind) != NOBODYS:
+            slots = [name for base in kind.__mro__ for name, x in vars(base).items() if ismemberdescriptor(x)]
+            if slots:
+                self._follow(Space(thing, partial(_slot, thing), {name: _slot(thing, name) for name in slots}))
+        return ()
+
+    def _see_class(self, kind: type) -> None:
+        if kind not in self._classes and _whose_class(kind) != NOBODYS:
+            self._classes[kind] = Space(kind, vars(kind).get, dict(vars(kind)))
+            self._follow(self._classes[kind])
+
+    def _space(self, owner: Any, attributes: dict[str, Any]) -> None:
+        self._follow(Space(owner, attributes.get, dict(attributes)))
+
+    def _follow(self, space: Space) -> None:
+        """Attributes are looked at when all names are known; those whose names are known now lead on."""
+        self._spaces.append(space)
+        chosen = space.before if self._any_name else self._names & space.before.keys()
+        self._reach([space.before[name] for name in chosen])
+
+    def _stands(self, entries: Iterable[Any], where: str, names: Sequence[Any] = ()) -> Sequence[Any]:
+        """Note something that can be iterated again, and return what is in it now."""
+        now = list(entries)
+        labels = [f"{name} in {where}" for name in names] if len(names) < MANY else []
+        self._standing.add([entries, (END,)], [*now, END], [*(labels or [f"an entry of {where}"] * len(now)), where])
+        return now
+
+    def _call(self, label: str, read: Callable[[], Any]) -> Sequence[Any]:
+        self._called.add([read], [read()], [label])
+        return self._called.before[-1:]
+
+    # When it has been recorded ----------------------------------------------------------------------------------------
+
+    def sees_rules(self, results: Iterable[Tensor]) -> bool:
+        """Whether there are operations of your own among these: what their rules read is followed when they run."""
+        operations = {t.record.operation for t in results if t.record is not None}
+        rules = [rule for operation in operations for rule in (*operation.rules, operation.every)]
+        yours = [x for x in rules if isinstance(x, types.FunctionType) and _whose(x.__code__) == YOURS]
+        self._reach(yours)
+        return bool(yours)
+
+    def close(self, leaves: Iterable[Tensor], draws: Sequence[Tensor]) -> None:
+        """The step has been recorded. RuntimeError if it read what cannot be looked at again."""
+        self._reach([*self._guests.values(), *self._lost()])
+        self._reach(leaves)
+        self._check_draws(draws)
+        if self._refusals:
+            raise RuntimeError(
+                f"while a replay was recorded, {'; '.join(dict.fromkeys(self._refusals))}. A replay would have the "
+                "same each time: pass what changes as an argument"
+            )
+        for space in self._spaces:
+            self._choose(space)
+        self._all = (self._standing, self._named, self._cells, self._functions, self._tensors, self._called)
+        self._before = [*chain.from_iterable(looks.before for looks in self._all), END]
+        self._getters = list(zip(*self._named.places, strict=True)) or [(), ()]
+        self._readers = list(zip(*self._functions.places, strict=True)) or [(), ()]
+        size = sum(len(before) for _, before in self._arrays)
+        if len(self._before) > MANY or size > LARGE:
+            warnings.warn(
+                f"a replayed step can read {len(self._before):,} things and {size:,} bytes of arrays that may change, "
+                "and each call looks at all of them: pass large tables as arguments, or make their arrays read-only "
+                "(array.flags.writeable = False)",
+                stacklevel=5,
+            )
+        self._guests, self._codes, self._spaces, self._classes = {}, {}, [], {}
+
+    def _lost(self) -> Iterator[Any]:
+        """Functions that have run and were not reached by any name: their closures are to be watched too."""
+        yours = [code for code, whose in self._codes.values() if whose == YOURS]
+        inner = {id(part) for code in yours for part in code.co_consts}
+        reached = {id(x.__code__) for x in self._found.values() if isinstance(x, types.FunctionType)}
+        lost = [c for c in yours if c.co_freevars and id(c) not in reached and id(c) not in inner]
+        return (x for x in (gc.get_referrers(*lost) if lost else ()) if isinstance(x, types.FunctionType))
+
+    def _check_draws(self, draws: Sequence[Tensor]) -> None:
+        """Every draw must be an operation, which a replay makes anew: they are all made again, from the start."""
+        records = [record_of(t) for t in draws]
+        values = [value for record in records for value in record.options.values()]
+        if any(isinstance(x, GENERATORS) and all(x is not g for g in self.generators) for x in values):
+            self._refusals.append("numbers were drawn from a generator that is made in the step: make it before")
+        now = [position(g) for g in self.generators]
+        if not same(now, self._positions):
+            put_back(self.generators, self._positions)
+            for record in records:
+                record.operation.forward(*record.values, **record.options)
+            accounted = same(now, [position(g) for g in self.generators])
+            put_back(self.generators, now)
+            if not accounted:
+                self._refusals.append("numbers were drawn from a generator outside of tensor operations")
+        if not same(_global_positions(), self._global_positions):
+            self._refusals.append("numbers were drawn from a generator of the whole process")
+
+    def _choose(self, space: Space) -> None:
+        """Which attributes of something are looked at again: those whose names were used, and may be asked for."""
+        owner, get, before = space
+        if isinstance(owner, type):
+            own = [self._used(self._classes[kind]) for kind in owner.__mro__ if kind in self._classes]
+            chosen = set().union(*own, self._asked if _whose_class(owner) == YOURS else ())
+        else:
+            chosen = self._asked | (before.keys() if self._any_name else self._used(space))
+        names = sorted(chosen)
+        label = getattr(owner, "__name__", type(owner).__name__)
+        places = [(get, name) for name in names]
+        self._named.add(places, [before.get(name) for name in names], [f"{label}.{name}" for name in names])
+
+    def _used(self, space: Space) -> set[str]:
+        """The names that the code uses which has run; not those of methods that have not."""
+        return {
+            name
+            for name in self._names & space.before.keys()
+            if not isinstance(x := space.before[name], types.FunctionType) or id(x.__code__) in self._codes
+        }
+
+    # At each call -----------------------------------------------------------------------------------------------------
+
+    def changed(self) -> bool:
+        """Whether anything is another object than it was, or an array holds other bytes."""
+        try:
+            return not all(map(is_, self._now(), self._before)) or any(
+                read() != before for read, before in self._arrays
+            )
+        except ValueError:  # a name of a closure is bound to nothing any more
+            return True
+
+    def _now(self) -> Iterator[Any]:
+        """All that is looked at, as it is now."""
+        return chain(
+            chain.from_iterable(self._standing.places),
+            map(call, *self._getters),
+            map(_CONTENT, self._cells.places),
+            map(call, *self._readers),
+            map(requires_of, self._tensors.places),
+            map(call, self._called.places),
+            (END,),
+        )
+
+    def what(self) -> str:
+        """What has changed, in words."""
+        labels = chain.from_iterable(looks.labels for looks in self._all)
+        try:
+            for label, now, before in zip(labels, self._now(), self._before, strict=False):
+                if now is not before:
+                    return label
+        except ValueError:
+            return "a name of a closure"
+        return "the bytes of an array"
 
 
-def _spaces(thing: Any) -> list[Any]:
-    """The dictionaries in which the attributes of a thing are looked up: its own, then those of its classes."""
-    classes = thing.__mro__ if isinstance(thing, type) else () if isinstance(thing, ModuleType) else type(thing).__mro__
-    own = [] if isinstance(thing, type) or not hasattr(thing, "__dict__") else [vars(thing)]
-    return [*own, *(vars(kind) for kind in classes if not _is_settled(kind))]
+# Generators -----------------------------------------------------------------------------------------------------------
 
 
-def _attributes(thing: Any, names: Any) -> list[Any]:
-    """Those of a thing that are among these names, in the order of the names, without running anything of it."""
-    found: dict[str, Any] = {}
-    for space in _spaces(thing):
-        for name in names & space.keys():
-            found.setdefault(name, space[name])
-    for name, value in found.items():
-        if inspect.ismemberdescriptor(value):  # a slot
-            found[name] = getattr(thing, name, None)
-    return [found[name] for name in sorted(found)]
+def position(generator: Any) -> Any:
+    """Where a generator of random numbers stands."""
+    legacy = isinstance(generator, np.random.RandomState)
+    return generator.get_state(legacy=False) if legacy else generator.bit_generator.state
 
 
-def _is_settled(thing: Any) -> bool:
-    """Whether nobody gives it other attributes: modules and classes of NumPy, of Python and of this package, and what
-    these make, but for the namespaces of Python's library."""
-    if isinstance(thing, ModuleType):
-        return _is_settled_package(thing.__name__)
-    if isinstance(thing, type):
-        return _is_settled_package(thing.__module__)
-    return type(thing).__module__.partition(".")[0] in ("builtins", "numpy", "tinygrad_seq")
+def put_back(generators: Sequence[Any], positions: Sequence[Any]) -> None:
+    """Let generators go on from there."""
+    for generator, position in zip(generators, positions, strict=True):
+        if isinstance(generator, np.random.RandomState):
+            generator.set_state(position)
+        else:
+            generator.bit_generator.state = position
 
 
-def _is_settled_package(module: str) -> bool:
-    package = module.partition(".")[0]
-    return package in ("numpy", "tinygrad_seq") or package in sys.stdlib_module_names
+def same(a: Any, b: Any) -> bool:
+    """Whether two positions, of one or of several generators, are the same."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """The names that a function uses, and texts that may be one, in its inner functions and comprehensions too."""
+def _global_positions() -> list[Any]:
+    """Where the generators stand that the whole process shares."""
+    loaded = sys.modules.get("numpy.random")
+    return [random.getstate(), loaded.get_state(legacy=False) if loaded else None]
+
+
+# Code -----------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _whose_file(file: str) -> int:
+    if file.startswith(SETTLED):
+        return NOBODYS
+    return OURS if file.startswith(PACKAGE) or (file.startswith(PYTHON) and not _installed(file)) else YOURS
+
+
+def _installed(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file
+
+
+def _whose(code: types.CodeType) -> int:
+    return _whose_file(code.co_filename)
+
+
+def _whose_class(kind: type) -> int:
+    folders = kind.__module__.split(".")
+    if folders[0] == "tinygrad_seq":
+        return NOBODYS if "engine" in folders else OURS
+    return NOBODYS if folders[0] in ("builtins", "numpy") or folders[0] in sys.stdlib_module_names else YOURS
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """The names that a function uses, and texts that may be one."""
     yield from code.co_names
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield from _names(part)
-        elif isinstance(part, str) and part.isidentifier():
-            yield part
+    yield from (part for part in code.co_consts if isinstance(part, str) and part.isidentifier())
 
 
-def _content(cell: CellType) -> Any:
+def _attributes_in(code: types.CodeType) -> set[str]:
+    """The names of attributes that a function reads or sets, and texts that may be one."""
+    attributes = {x.argval for x in dis.get_instructions(code) if x.opname.endswith(("_ATTR", "_METHOD"))}
+    return {
+        *attributes,
+        *(part for part in code.co_consts if isinstance(part, str) and part.isidentifier()),
+    }
+
+
+def _computes_names(code: types.CodeType) -> bool:
+    """Whether a function may read attributes whose names do not stand in it."""
+    if ANY_NAME.intersection(code.co_names):
+        return True
+    asking = plain = False  # within getattr(...): has there been a name, as a text and nothing more?
+    for instruction in dis.get_instructions(code) if {"getattr", "hasattr"}.intersection(code.co_names) else ():
+        operation = instruction.opname
+        if operation.startswith("LOAD") and instruction.argval in ("getattr", "hasattr"):
+            asking, plain = True, False
+        elif asking and operation == "LOAD_CONST" and isinstance(instruction.argval, str):
+            plain = True
+        elif asking and operation.startswith(("BUILD_STRING", "FORMAT", "BINARY")):
+            return True
+        elif asking and operation.startswith("CALL"):
+            if not plain:
+                return True
+            asking = False
+    return asking
+
+
+def _imported(code: types.CodeType, home: Mapping[str, Any]) -> list[Any]:
+    """The modules that import statements within a function name."""
+    if dis.opmap["IMPORT_NAME"] not in code.co_code[::2]:
+        return []
+    package = home.get("__package__") or ""
+    paths = [path for name in code.co_names for path in (name, f"{package}.{name}".rstrip("."), package)]
+    return [sys.modules[path] for path in paths if path in sys.modules]
+
+
+def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing is bound to the name yet
-        return cell
+        return END
+
+
+_CONTENT = attrgetter("cell_contents")
+_CODE, _DEFAULTS, _KEYWORD_DEFAULTS = map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))
+
+
+def _slot(thing: Any, name: str) -> Any:
+    """What stands in a slot; an attribute that is none is read elsewhere."""
+    return getattr(thing, name, None) if ismemberdescriptor(getattr(type(thing), name, None)) else None
+
+
+# Things ---------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _is_guest(kind: type) -> bool:
+    """Whether an argument of a function may be an object with attributes that are to be watched."""
+    others = (Tensor, *ARRAYS, *KEPT, *HELD, *GIVING, *GENERATORS, types.FunctionType, types.ModuleType)
+    return kind not in ATOMS and not issubclass(kind, others)
+
+
+def _is_settled(thing: Any) -> bool:
+    """Whether an array cannot be written to, by no view of it."""
+    while isinstance(thing, np.ndarray) and not thing.flags.writeable:
+        thing = thing.base
+    return thing is None or isinstance(thing, bytes)
