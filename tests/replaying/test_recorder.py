@@ -115,7 +115,7 @@ def test_stacked_steps_differ_by_more_than_rounding(program, seed):
             h = tg.tanh(xs[t] + h @ A + b)
         return inner(h, xs[1])[0]
 
-    step = tg.replay(function, wrt=[A, b, scale], stack_steps=True)
+    step = tg.replay(function, wrt=[A, b, scale], stack_steps=True, check=1)
     for _call in range(2):
         xs = rng.uniform(-1, 1, (4, 3, 4))
         for x in (A, b, scale):
@@ -148,7 +148,7 @@ def test_a_replayed_layer_differs_in_no_bit(net, batch):
         outputs, states = net(xs)
         return (outputs * outputs.detach()).mean() + tg.logsumexp(outputs[-1]).sum(), states[-1]
 
-    step = tg.replay(lambda xs: (function(xs)[0], tuple(function(xs)[1])), wrt=net)
+    step = tg.replay(lambda xs: (function(xs)[0], tuple(function(xs)[1])), wrt=net, check=1)
     flat = lambda xs: (function(xs)[0], [x for s in function(xs)[1] for x in (s if isinstance(s, tuple) else (s,))])
     for _call in range(3):
         xs = rng.standard_normal((5, *batch, 3)).astype(dtype)

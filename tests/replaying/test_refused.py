@@ -17,7 +17,7 @@ FROZEN = "was read while a replay was recorded"
 
 def same(function, parameters, *calls):
     """Whether all these calls of a replay give what the function itself gives, bit for bit."""
-    step = tg.replay(function)
+    step = tg.replay(function, check=1)
     for arguments in calls:
         assert replayed(step, arguments, parameters) == eager(function, map(tg.Tensor, arguments), parameters)
 
@@ -142,7 +142,7 @@ def test_lengths_that_change_from_call_to_call_change_no_bit(kind, options):
         outputs, _ = net(xs, lengths=lengths)
         return outputs.square().sum(), (outputs,)
 
-    step = tg.replay(function, wrt=net)
+    step = tg.replay(function, wrt=net, check=1)
     for _call in range(4):
         arguments = rng.standard_normal((5, 3, 2)).astype(np.float32), rng.integers(1, 6, 3)
         assert replayed(step, arguments, net.parameters()) == eager(

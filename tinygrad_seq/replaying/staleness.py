@@ -28,7 +28,7 @@ from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from inspect import ismemberdescriptor
 from itertools import chain
-from operator import attrgetter, call, is_
+from operator import attrgetter, call, is_, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,11 +100,29 @@ class StaleReplayError(RuntimeError):
 
 
 class Space(NamedTuple):
-    """The attributes of something, read by their names, and as they were when it was first seen."""
+    """The attributes of something, where they stand, and as they were when it was first seen."""
 
     owner: Any
-    get: Callable[[str], Any]
+    attributes: Mapping[str, Any]
     before: dict[str, Any]
+
+
+class Slots(Mapping[str, Any]):
+    """What stands in the slots of an object, as if it were a dict."""
+
+    def __init__(self, thing: Any, names: list[str]) -> None:
+        self._thing, self._names = thing, names
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._names and hasattr(self._thing, name):
+            return getattr(self._thing, name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._names if hasattr(self._thing, name))
+
+    def __len__(self) -> int:
+        return len(list(self))
 
 
 class Looks:
@@ -135,14 +153,9 @@ class Watch:
         self._found: dict[int, Any] = {}  # what was reached, kept alive so that no other thing has its id
         self._spaces: list[Space] = []
         self._classes: dict[type, Space] = {}
-        # What is looked at at each call, and what was there. Lists, views of dicts and the like can be iterated again;
-        # names are asked for one by one; of functions, cells and tensors something is read.
-        self._standing = Looks()
-        self._named = Looks()
-        self._cells = Looks()
-        self._functions = Looks()
-        self._tensors = Looks()
-        self._called = Looks()
+        # What is looked at at each call, and what was there: names that are taken out of a dict, several at once; what
+        # is read one by one, off a thing; lists, views of dicts and the like, which are gone through again.
+        self._taken, self._read, self._standing = Looks(), Looks(), Looks()
         self._arrays: list[tuple[Callable[[], bytes], bytes]] = []
         self._guests: dict[int, Any] = {}  # arguments of what has run: many are made meanwhile
         self._global_positions = _global_positions()
@@ -181,7 +194,7 @@ class Watch:
     def _see_code(self, frame: types.FrameType) -> tuple[types.CodeType, int]:
         """A function runs for the first time: what do its names lead to?"""
         code = frame.f_code
-        whose = _whose(code)
+        whose = NOBODYS if frame.f_globals.get("__name__", "").startswith("namedtuple_") else _whose(code)
         self._codes[id(code)] = code, whose
         if whose != NOBODYS:
             new = {code.co_name, *_names(code)} - self._names
@@ -190,13 +203,11 @@ class Watch:
                 self._asked |= _attributes_in(code)
                 if not self._any_name and _computes_names(code):
                     self._any_name, new = True, self._names
-                asked = [(frame.f_globals.get, name) for name in code.co_names]
-                values = [get(name) for get, name in asked]
-                self._named.add(asked, values, [f"the name {name} that {code.co_name} uses" for _, name in asked])
-                self._reach([*values, *_imported(code, frame.f_globals)])
+                home = frame.f_globals
+                self._take(home, code.co_names, {name: home.get(name) for name in code.co_names}, code.co_name)
+                self._reach([*map(home.get, code.co_names), *_imported(code, home)])
             for space in list(self._spaces):
-                chosen = space.before if self._any_name else new & space.before.keys()
-                self._reach([space.before[name] for name in chosen])
+                self._reach([space.before[name] for name in self._relevant(space, new)])
         return code, whose
 
     def _asked_by_you(self, frame: types.FrameType | None) -> bool:
@@ -218,7 +229,7 @@ class Watch:
     def _inside(self, thing: Any) -> Iterable[Any]:
         """Note how a thing is looked at again, and return what it leads to."""
         if isinstance(thing, Tensor):
-            self._tensors.add([thing], [requires_of(thing)], [f"requires_grad of {thing.label()}"])
+            self._read.add([(requires_of, thing)], [requires_of(thing)], [f"requires_grad of {thing.label()}"])
         elif isinstance(thing, ARRAYS):
             if not _is_settled(thing):
                 read = thing.tobytes if hasattr(thing, "tobytes") else partial(bytes, thing)
@@ -257,10 +268,11 @@ class Watch:
         code, cells = function.__code__, function.__closure__ or ()
         contents = [_content(cell) for cell in cells]
         if _whose(code) == YOURS and not function.__globals__.get("__name__", "").startswith("namedtuple_"):
-            self._cells.add(cells, contents, [f"{name} in the closure of {code.co_name}" for name in code.co_freevars])
+            labels = [f"{name} in the closure of {code.co_name}" for name in code.co_freevars]
+            self._read.add([(_CONTENT, cell) for cell in cells], contents, labels)
             for part in (_CODE, _DEFAULTS, _KEYWORD_DEFAULTS):
                 contents.append(part(function))
-                self._functions.add([(part, function)], contents[-1:], [f"the code or a default of {code.co_name}"])
+                self._read.add([(part, function)], contents[-1:], [f"the code or a default of {code.co_name}"])
             self._space(function, vars(function))
         return contents
 
@@ -285,22 +297,25 @@ class Watch:
         if _whose_class(kind) != NOBODYS:
             slots = [name for base in kind.__mro__ for name, x in vars(base).items() if ismemberdescriptor(x)]
             if slots:
-                self._follow(Space(thing, partial(_slot, thing), {name: _slot(thing, name) for name in slots}))
+                self._follow(Space(thing, Slots(thing, slots), dict(Slots(thing, slots))))
         return ()
 
     def _see_class(self, kind: type) -> None:
         if kind not in self._classes and _whose_class(kind) != NOBODYS:
-            self._classes[kind] = Space(kind, vars(kind).get, dict(vars(kind)))
+            self._classes[kind] = Space(kind, vars(kind), dict(vars(kind)))
             self._follow(self._classes[kind])
 
     def _space(self, owner: Any, attributes: dict[str, Any]) -> None:
-        self._follow(Space(owner, attributes.get, dict(attributes)))
+        self._follow(Space(owner, attributes, dict(attributes)))
 
     def _follow(self, space: Space) -> None:
         """Attributes are looked at when all names are known; those whose names are known now lead on."""
         self._spaces.append(space)
-        chosen = space.before if self._any_name else self._names & space.before.keys()
-        self._reach([space.before[name] for name in chosen])
+        self._reach([space.before[name] for name in self._relevant(space, self._names)])
+
+    def _relevant(self, space: Space, names: set[str]) -> Iterable[str]:
+        every = self._any_name and not isinstance(space.owner, types.ModuleType)
+        return list(space.before) if every else names & space.before.keys()
 
     def _stands(self, entries: Iterable[Any], where: str, names: Sequence[Any] = ()) -> Sequence[Any]:
         """Note something that can be iterated again, and return what is in it now."""
@@ -310,8 +325,8 @@ class Watch:
         return now
 
     def _call(self, label: str, read: Callable[[], Any]) -> Sequence[Any]:
-        self._called.add([read], [read()], [label])
-        return self._called.before[-1:]
+        self._read.add([(call, read)], [read()], [label])
+        return self._read.before[-1:]
 
     # When it has been recorded ----------------------------------------------------------------------------------------
 
@@ -325,9 +340,10 @@ class Watch:
 
     def close(self, leaves: Iterable[Tensor], draws: Sequence[Tensor]) -> None:
         """The step has been recorded. RuntimeError if it read what cannot be looked at again."""
-        self._reach([*self._guests.values(), *self._lost()])
-        self._reach(leaves)
         self._check_draws(draws)
+        known = len(self.generators)
+        self._reach([*self._living_guests(), *self._lost(), *leaves])
+        del self.generators[known:]  # those that were made meanwhile
         if self._refusals:
             raise RuntimeError(
                 f"while a replay was recorded, {'; '.join(dict.fromkeys(self._refusals))}. A replay would have the "
@@ -335,10 +351,10 @@ class Watch:
             )
         for space in self._spaces:
             self._choose(space)
-        self._all = (self._standing, self._named, self._cells, self._functions, self._tensors, self._called)
-        self._before = [*chain.from_iterable(looks.before for looks in self._all), END]
-        self._getters = list(zip(*self._named.places, strict=True)) or [(), ()]
-        self._readers = list(zip(*self._functions.places, strict=True)) or [(), ()]
+        self._all = self._taken, self._read, self._standing
+        self._before = list(chain.from_iterable(looks.before for looks in self._all))
+        self._columns = [*zip(*self._taken.places, strict=True)] or [(), ()]
+        self._columns += [*zip(*self._read.places, strict=True)] or [(), ()]
         size = sum(len(before) for _, before in self._arrays)
         if len(self._before) > MANY or size > LARGE:
             warnings.warn(
@@ -347,7 +363,16 @@ class Watch:
                 "(array.flags.writeable = False)",
                 stacklevel=5,
             )
-        self._guests, self._codes, self._spaces, self._classes = {}, {}, [], {}
+        self._found, self._codes, self._spaces, self._classes = {}, {}, [], {}
+
+    def _living_guests(self) -> list[Any]:
+        """Arguments of functions that somebody still holds: the others were made meanwhile, and nobody reads them."""
+        for _ in range(3):  # some hold others
+            for key in list(self._guests):
+                if sys.getrefcount(self._guests[key]) == 2:  # held here, and by this look
+                    del self._guests[key]
+        living, self._guests = list(self._guests.values()), {}
+        return living
 
     def _lost(self) -> Iterator[Any]:
         """Functions that have run and were not reached by any name: their closures are to be watched too."""
@@ -377,16 +402,33 @@ class Watch:
 
     def _choose(self, space: Space) -> None:
         """Which attributes of something are looked at again: those whose names were used, and may be asked for."""
-        owner, get, before = space
-        if isinstance(owner, type):
-            own = [self._used(self._classes[kind]) for kind in owner.__mro__ if kind in self._classes]
-            chosen = set().union(*own, self._asked if _whose_class(owner) == YOURS else ())
-        else:
-            chosen = self._asked | (before.keys() if self._any_name else self._used(space))
-        names = sorted(chosen)
+        owner, attributes, before = space
         label = getattr(owner, "__name__", type(owner).__name__)
-        places = [(get, name) for name in names]
-        self._named.add(places, [before.get(name) for name in names], [f"{label}.{name}" for name in names])
+        every = self._any_name and not isinstance(owner, types.ModuleType)
+        names = self._asked | (before.keys() if every else self._used(space))
+        if isinstance(owner, type):
+            bases = [self._used(self._classes[kind]) for kind in owner.__mro__[1:] if kind in self._classes]
+            names = self._used(space).union(*bases, self._asked)
+            if _whose_class(owner) == OURS:  # names that it could get are seen by their number
+                names &= before.keys()
+                self._read.add([(len, attributes)], [len(before)], [f"the attributes of {label}"])
+        self._take(attributes, sorted(names), before, label)
+
+    def _take(self, attributes: Mapping[str, Any], names: Sequence[str], before: Mapping[str, Any], owner: str) -> None:
+        """Note names, to be looked up in a dict."""
+        there = [name for name in names if name in attributes]
+        if there:
+            take = itemgetter(*there) if len(there) > 1 else itemgetter(*there, *there)
+            there = there if len(there) > 1 else there * 2
+            self._taken.add(
+                [(take, attributes)], [before.get(name) for name in there], [f"{name} of {owner}" for name in there]
+            )
+        absent = [name for name in names if name not in attributes]
+        self._read.add(
+            [(attributes.get, name) for name in absent],
+            [before.get(name) for name in absent],
+            [f"{name} of {owner}" for name in absent],
+        )
 
     def _used(self, space: Space) -> set[str]:
         """The names that the code uses which has run; not those of methods that have not."""
@@ -401,23 +443,17 @@ class Watch:
     def changed(self) -> bool:
         """Whether anything is another object than it was, or an array holds other bytes."""
         try:
-            return not all(map(is_, self._now(), self._before)) or any(
-                read() != before for read, before in self._arrays
-            )
-        except ValueError:  # a name of a closure is bound to nothing any more
+            if not all(map(is_, self._now(), self._before)):
+                return True
+        except (KeyError, ValueError):  # a name is bound to nothing any more
             return True
+        return bool(self._arrays) and any(read() != before for read, before in self._arrays)
 
     def _now(self) -> Iterator[Any]:
         """All that is looked at, as it is now."""
-        return chain(
-            chain.from_iterable(self._standing.places),
-            map(call, *self._getters),
-            map(_CONTENT, self._cells.places),
-            map(call, *self._readers),
-            map(requires_of, self._tensors.places),
-            map(call, self._called.places),
-            (END,),
-        )
+        takers, dicts, readers, things = self._columns
+        taken, read = chain.from_iterable(map(call, takers, dicts)), map(call, readers, things)
+        return chain(taken, read, chain.from_iterable(self._standing.places))
 
     def what(self) -> str:
         """What has changed, in words."""
@@ -426,8 +462,8 @@ class Watch:
             for label, now, before in zip(labels, self._now(), self._before, strict=False):
                 if now is not before:
                     return label
-        except ValueError:
-            return "a name of a closure"
+        except (KeyError, ValueError):
+            return "a name that is bound to nothing any more"
         return "the bytes of an array"
 
 
@@ -542,11 +578,6 @@ def _content(cell: types.CellType) -> Any:
 
 _CONTENT = attrgetter("cell_contents")
 _CODE, _DEFAULTS, _KEYWORD_DEFAULTS = map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))
-
-
-def _slot(thing: Any, name: str) -> Any:
-    """What stands in a slot; an attribute that is none is read elsewhere."""
-    return getattr(thing, name, None) if ismemberdescriptor(getattr(type(thing), name, None)) else None
 
 
 # Things ---------------------------------------------------------------------------------------------------------------
