@@ -70,6 +70,7 @@ class Shards:
             )
         if any(part.parameters != self.parameters for part in self._parts):
             raise ValueError("the parts of the batch reach different parameters: name them, wrt=net")
+        self._ready = False
         self._threads = ThreadPoolExecutor(max(len(self._parts) - 1, 1), "replay")
         reference = whole(self.parameters)
         self._joins = [
@@ -139,6 +140,9 @@ class Shards:
                 return part.play(arguments)
 
         pairs = list(zip(self._parts, divided, strict=True))
+        if not self._ready:  # a program is prepared at its first run: one after the other
+            self._ready = True
+            return self._joined([run(*pair) for pair in pairs])
         waiting = [self._threads.submit(run, *pair) for pair in pairs[1:]]
         try:
             first = run(*pairs[0])
