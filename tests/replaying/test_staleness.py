@@ -472,6 +472,19 @@ def test_an_exception_leaves_nothing(w):
     assert len(step._recordings) == 0 and w.grad is None and sys.getprofile() is None
 
 
+@row("overflow, division by zero and invalid values",
+     "warn or raise as `np.errstate` says, with or without native runs")  # fmt: skip
+@pytest.mark.parametrize("native", [None, False])
+def test_floating_point_errors_are_heard(w, native):
+    step = tg.replay(lambda x: (w * 0.0 + 1.0 / x).sum(), native=native)
+    for _ in range(2):
+        step(X)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        step(X * 0)
+    with np.errstate(divide="warn"), pytest.warns(RuntimeWarning, match="divide by zero"):
+        step(X * 0)
+
+
 @row("calls from several threads", "wait for one another")
 def test_threads_wait(w):
     from concurrent.futures import ThreadPoolExecutor
