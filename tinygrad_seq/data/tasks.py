@@ -53,7 +53,7 @@ def adding_problem(
     """Add the two marked numbers of a sequence: target = Σ_t value_t · marker_t.
 
     Returns xs (length, batch, 2), a value from [0, 1) and a marker at each step, and targets (batch, 1). Two
-    markers are 1, one in steps 1 to length // 2 and one after them, each step of a half alike likely; the
+    markers are 1, one in steps 1 to length // 2 and one after them, each step of a half equally likely; the
     others are 0. Always answering 1 costs the targets' variance, 2 · 1/12 = 1/6. Hochreiter & Schmidhuber
     (1997), section 5.4, in the form of Le, Jaitly & Hinton (2015), section 4.1. A length below 2 or a batch
     below 1 is a ValueError.
@@ -133,7 +133,7 @@ def one_bit(rng: np.random.Generator | int, length: int, batch: int) -> tuple[ND
 def embedded_reber(rng: np.random.Generator | int, batch: int) -> EmbeddedReber:
     """Predict what may follow in B (T … T | P … P) E, where … is a string of Reber's grammar (Reber 1967).
 
-    Whoever predicts the last symbol but one must remember the second through all of the inner string. At each
+    To predict the last symbol but one, a model must remember the second through all of the inner string. At each
     fork both arcs have probability 1/2. A string has 9 symbols or more and 12 on average. Hochreiter &
     Schmidhuber (1997), section 5.1. A batch below 1 is a ValueError.
 

@@ -45,7 +45,7 @@ def save(path: FilePath, *unnamed: Any, **parts: Any) -> None:
     carries), an optimiser, a `np.random.Generator`, a tensor, an array, a number, a string, or lists, tuples and dicts
     of them, such as a carried state. What would not come back as it is, such as a masked array, is refused.
 
-    The file is written under another name in the same folder, brought to the disk and then renamed: at any moment the
+    The file is written under another name in the same folder, flushed to the disk and then renamed: at any moment the
     path holds the old checkpoint or the new one, whole. (A process that is killed while it writes leaves that other
     file, `.NAME….tmp`, behind.) A file that stood there gives the new one its mode and owner. OSError where it cannot
     be written, or where something else than a file stands, TypeError for a part of another kind; nothing has changed
@@ -89,7 +89,7 @@ def _write(path: FilePath, entries: Mapping[str, Array]) -> None:
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
             if before is not None:
-                with contextlib.suppress(OSError, AttributeError):  # whoever may write may not be able to give away
+                with contextlib.suppress(OSError, AttributeError):  # to write is not always to be allowed to give away
                     os.chown(temporary, before.st_uid, before.st_gid)
                 os.chmod(temporary, mode)
             with zipfile.ZipFile(file, "w") as archive:
@@ -187,7 +187,7 @@ def _read(path: FilePath) -> tuple[dict[str, Array], int]:
                 version = int(mark)
             else:
                 version = 0
-        except Exception as error:  # a damaged file can make the readers of zip and npy say anything
+        except Exception as error:  # a damaged file can make the readers of zip and npy raise anything
             raise ValueError(f"{os.fspath(path)} is damaged or no checkpoint: {error}; use an older copy") from error
     if not version:
         raise ValueError(f"{os.fspath(path)} is no checkpoint of tg.save: it carries no format number")
@@ -213,7 +213,7 @@ def _members(file: IO[bytes]) -> dict[str, Array]:
             if member.orig_filename != member.filename:
                 raise ValueError(f"{member.orig_filename!r} is no name of an entry")
             if name in entries:
-                raise ValueError(f"{name} stands in it twice")
+                raise ValueError(f"{name} occurs twice")
             stream = io.BytesIO(archive.read(member))
             entries[name] = array = np.lib.format.read_array(stream, allow_pickle=False)
             if stream.read(1):
@@ -406,7 +406,7 @@ def _with_state(rng: np.random.Generator, text: Array) -> Callable[[], None]:
         trial.state = state
         if json.dumps(trial.state, default=np.ndarray.tolist) != json.dumps(state, default=np.ndarray.tolist):
             raise ValueError("it would not be taken up as it is")
-    except Exception as error:  # of a hostile state, NumPy's setters say anything
+    except Exception as error:  # for a hostile state, NumPy's setters raise anything
         raise ValueError(f"no state of a {kind} ({error})") from error
 
     def fill() -> None:
