@@ -2,7 +2,7 @@
 
     python examples/elmo.py                       one pretraining, three seeds of the task: under three minutes
     python examples/elmo.py --pretrain-seeds 3    the table of docs/elmo.md
-    python examples/elmo.py --unseen              pretrain for each fold anew, on other topics only (five times as long)
+    python examples/elmo.py --unseen              pretrain for each fold, on the other topics only (five times as long)
     python examples/elmo.py --corpus FILE         pretrain on any other text
     python examples/elmo.py --export FOLDER       only pretrain, and write the biLM in ELMo's published format
 
@@ -11,8 +11,8 @@ The marks are taken off, and what they said is the label: was this "if" code or 
 some twenty others have both readings.
 
 A biLM learns to predict the words of the manual from both sides, from their characters on. Then it is frozen, and a
-linear predictor reads what its layers hold at such a word. Beside it stands the same predictor on a biLM that has
-learnt nothing: what pretraining brings is the difference.
+linear predictor reads what its layers hold at such a word. It is compared with the same predictor on an untrained biLM:
+the difference is what pretraining brings.
 """
 
 import argparse
@@ -236,7 +236,7 @@ def both_features(text, held_out, manual, occurrences, seed, options):
 
 
 def balanced(occurrences, rows):
-    """Weights with which, for each word, code and English count alike: then the word by itself says nothing."""
+    """Weights that give code and English the same total for each word: then the word by itself says nothing."""
     weights = np.zeros(len(rows))
     for word in range(len(KEYWORDS)):
         mine = occurrences.word[rows] == word
@@ -404,7 +404,7 @@ def main():
             static.append(out_of_fold(lambda x: x, [table] * FOLDS, occurrences, fold)[0])
             for name, part in PARTS.items():
                 control[name].append(out_of_fold(part, [x for _, x in layers], occurrences, fold)[0])
-                accuracy, learnt = out_of_fold(part, [x for x, _ in layers], occurrences, fold)
+                accuracy, learned = out_of_fold(part, [x for x, _ in layers], occurrences, fold)
                 trained[name].append(accuracy)
 
     weights = balanced(occurrences, np.arange(n))
@@ -426,10 +426,10 @@ def main():
         compare("the mixture", mixture, name, trained[name], error)
     compare("layer 1", trained["layer 1"], "layer 2", trained["layer 2"], error)
 
-    print("\nThe mixture that the task learnt (the last one):")
-    print(learnt.table())
+    print("\nThe mixture that the task learned (the last one):")
+    print(learned.table())
     print('\nWho is near "for"? (cosine of the mixed layers)')
-    neighbours(layers[-1][0], manual, occurrences, learnt, "for")
+    neighbours(layers[-1][0], manual, occurrences, learned, "for")
     print(f"\n({time.perf_counter() - begin:.0f} s)")
 
 

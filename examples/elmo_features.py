@@ -63,7 +63,7 @@ def nearest(rows, i, count):
 
 
 def context(text, sentence, starts, i):
-    """A word between the words beside it."""
+    """A word with the words around it."""
     words, k = text[sentence[i]], i - starts[sentence[i]]
     return " ".join([*words[max(k - 4, 0) : k], f"[{words[k]}]", *words[k + 1 : k + 5]])
 

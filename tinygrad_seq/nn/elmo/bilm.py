@@ -1,10 +1,9 @@
 """Two language models, one from each end of a sentence (Peters et al. 2018).
 
-Two stacks of recurrent layers read the rows of a sentence, one from each end, and learn to predict the next word. The
-recurrence is that of `nn.stack`, forward stacks both: the backward model is the same machine on the sentence
-turned round. With s = [<s>, w_1 … w_N, </s>], a model reads s[:-1] and predicts s[1:], so that the forward
-prediction of w_k has read w_1 … w_k-1 and the backward one w_N … w_k+1; the feature of w_k is what both hold after
-reading w_k.
+Two stacks of recurrent layers read the rows of a sentence, one from each end, and learn to predict the next word. Both
+are ordinary forward stacks (`nn.stack`): the backward model is the same network, run on the reversed sentence. With
+s = [<s>, w_1 … w_N, </s>], a model reads s[:-1] and predicts s[1:], so the forward prediction of w_k depends on
+w_1 … w_k-1 and the backward one on w_N … w_k+1. The feature of w_k is the state of both after reading w_k.
 """
 
 from __future__ import annotations
@@ -52,20 +51,20 @@ class BiLM(Module):
 
     `encoder`: anything that has a `width` and gives (n, width) when called with n words.
 
-    A batch is a list of sentences, each a list of words; they may differ in length, and none reads another. An empty
-    sentence has a target in each direction, its end and its begin, and no features. A batch may also be a frame, which
-    a replay can take (`frames`).
+    A batch is a list of sentences, each a list of words; they may differ in length, and do not affect each other. An
+    empty sentence has one target in each direction (its end, its begin) and no features. A batch may also be a frame,
+    which a replay can take (`frames`).
 
     `vocabulary=None`: no softmax. Such a biLM gives layers, and refuses to give a loss.
 
-    `stateful=True`: every call starts from the states in which the last one ended (their values; no credit), as the
-    original did; then a result depends on the calls before, all batches have the same number of sentences, and
-    `reset()` begins anew.
+    `stateful=True`: every call starts from the final states of the last one (their values; no credit), as the original
+    did. A result then depends on the calls before it, all batches need the same number of sentences, and `reset()`
+    goes back to zeros.
 
-    `marks=True`: both models read <s> w_1 … w_N </s> to its last mark, as published inference does, where otherwise
-    the last mark is only predicted. No loss and no feature of a word depends on it. What does are the features of the
-    marks, and the states that a stateful biLM carries: row k of a batch goes on where the last sentence in row k ended,
-    however many rows the batches have, and what has had none yet starts from zeros.
+    `marks=True`: both models read <s> w_1 … w_N </s> to the end, as published inference does; otherwise the last mark
+    is only predicted. Losses and features of words do not depend on it. The features of the marks do, and so do the
+    states that a stateful biLM carries: row k of a batch continues the last sentence in row k, whatever the batch
+    sizes, and a new row starts from zeros.
 
     `BiLM.published(options, weights)` reads ELMo's released weights, `to_published` and `published_options` write them.
 
@@ -401,7 +400,7 @@ class BiLM(Module):
     def visibility(self, batch: Sentences) -> Directions[Matrix]:
         """Which prediction can depend on which word: a row for every word that a direction predicts, a column for
         every word and mark of the batch, sentence after sentence. Read off the recorded graph of the predictions
-        (`Tape.visibility`), whatever the weights; of a stateful model, as if it began anew.
+        (`Tape.visibility`), whatever the weights; of a stateful model, from zeros.
 
         >>> vocabulary = Vocabulary(["we", "train", "models"])
         >>> bilm = BiLM(WordEncoder(vocabulary, 2, rng=0), vocabulary, hidden=2, rng=0)

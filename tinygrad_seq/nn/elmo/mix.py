@@ -29,7 +29,7 @@ class ScalarMix(Module):
     """γ Σ_j softmax(s)_j · layer_j (Peters et al. 2018, equation 1): layers (n, T, ..., d) give (T, ..., d).
 
     s starts at 0, γ at 1. `use`: which of the n layers are mixed, all if not given ([-1]: the top layer alone).
-    `learn=False`: neither is learnt, and this is the average. `real` (T, ...): False at padding, where the result is 0.
+    `learn=False`: both are fixed, which gives the average. `real` (T, ...): False at padding, where the result is 0.
 
     `layer_norm`: each layer is first brought to mean 0 and variance 1, padding left out:
 
@@ -37,8 +37,8 @@ class ScalarMix(Module):
     - "batch": over all words and marks of the batch and their features, as AllenNLP does.
     - "batch words": over all words of the batch, without the marks, as bilm-tf does.
 
-    A mix knows marks from words where it is told: `counted` (T, ...) says which positions count for mean and variance,
-    all real ones if it is not given. `Elmo` does so.
+    `counted` (T, ...): which positions count for mean and variance, all real ones if not given. This is how `Elmo`
+    tells words from marks.
 
     >>> mix = ScalarMix(3)
     >>> mix.weights.data, mix.gamma.data = np.log([1.0, 2.0, 5.0]), 2.0

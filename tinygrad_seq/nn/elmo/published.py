@@ -161,7 +161,7 @@ def fill(model: list[Place], what: str, arrays: Mapping[str, Any]) -> dict[str, 
     """Read every array into its place; returns the forget gates' biases as the file has them, by name.
 
     ValueError, which names each difference, unless every array has a place, and every place an array of its shape. The
-    tensors are written to, so they must be new and nobody else's.
+    tensors are written to in place, so nothing else may use them yet.
     """
     expected = {place.name for place in model}
     faults = [f"missing {name}" for name in sorted(expected - set(arrays))]
@@ -328,7 +328,7 @@ def told(encoder: CharEncoder, net: Stack) -> dict[str, Any]:
 
 
 def check_publishable(encoder: Any, directions: tuple[Stack, Stack]) -> None:
-    """ValueError for a biLM that the published format has no room for, naming why."""
+    """ValueError for a biLM that the published format cannot describe, with the reasons."""
     faults = []
     if not isinstance(encoder, CharEncoder) or not encoder.padded:
         faults.append("its encoder is not CharEncoder(padded=True)")

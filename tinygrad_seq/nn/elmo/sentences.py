@@ -27,7 +27,7 @@ def sentences_of(batch: Any) -> list[list[Word]]:
 
 
 class Directions(NamedTuple, Generic[Each]):
-    """What there is one of for each direction."""
+    """One of something for each direction."""
 
     forward: Each
     backward: Each
@@ -59,7 +59,7 @@ def filled_up(array: Array, shape: Any, padding: int = 0) -> Array:
 class Frame(NamedTuple):
     """A batch as arrays and nothing else, so that a replay can take it; `BiLM.frames` makes them.
 
-    It may be larger than its sentences need. What is padding counts for nothing.
+    It may be larger than its sentences need. Padding changes no loss, no feature and no gradient.
     """
 
     words: tuple[Any, ...]
