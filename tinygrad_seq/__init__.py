@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 from .engine import methods
 from .engine.backward import grad
 from .engine.compositions import (
-    astype, clip, concat, cumsum, dot, einsum, flip, mean, outer, pad, prod, softplus, split, stack, std, take,
-    transpose, var,
+    astype, clip, concat, cumprod, cumsum, diag, dot, einsum, flip, hstack, mean, moveaxis, outer, pad, prod, repeat,
+    roll, softplus, sort, split, stack, std, take, take_along_axis, tensordot, tile, transpose, tril, triu, var, vstack,
 )  # fmt: skip
 from .engine.namespaces import namespace
 from .engine.ops import (
-    abs, add, broadcast_to, cos, divide, embedding, exp, expand_dims, expm1, log, log1p, log_softmax, logsigmoid,
-    logsumexp, matmul, max, maximum, min, minimum, multiply, negative, norm, power, relu, reshape, sigmoid, sign,
-    sin, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tanh, where,
+    abs, add, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, broadcast_to, cbrt, ceil, copysign, cos,
+    cosh, divide, elu, embedding, exp, exp2, expand_dims, expm1, floor, hypot, log, log10, log1p, log2, log_softmax,
+    logaddexp, logsigmoid, logsumexp, matmul, max, maximum, min, minimum, mod, multiply, negative, norm, power,
+    reciprocal, relu, reshape, sigmoid, sign, sin, sinh, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tan,
+    tanh, where,
 )  # fmt: skip
 from .engine.recompute import recompute
 from .engine.recording import Part, enable_grad, no_grad, primitive, scope, step
@@ -53,14 +55,17 @@ concatenate = concat
 __version__ = "0.2.0"
 __all__ = [
     "Drawing", "Flow", "Matrix", "Page", "Part", "Program", "Record", "Replay", "StaleReplayError", "Table", "Tape",
-    "TapeReleasedError", "Tensor", "Training", "Use", "abs", "add", "astype", "broadcast_to", "clip", "concat",
-    "concatenate", "cos", "cumsum", "data", "detach", "divide", "dot", "draw", "einsum", "embedding", "enable_grad",
-    "exp", "expand_dims", "explore", "expm1", "fit", "flip", "grad", "hvp", "interruptible", "jacobian", "load", "log",
-    "log1p", "log_softmax", "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
-    "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "recompute", "relu",
-    "replay", "reshape", "save", "scope", "see", "sigmoid", "sign", "sin", "softmax", "softplus", "split", "sqrt",
-    "square", "squeeze", "stack", "state_jacobian", "std", "step", "subtract", "sum", "swapaxes", "take", "tanh",
-    "testing", "transpose", "var", "where",
+    "TapeReleasedError", "Tensor", "Training", "Use", "abs", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "arctan2", "arctanh", "astype", "broadcast_to", "cbrt", "ceil", "clip", "concat", "concatenate", "copysign", "cos",
+    "cosh", "cumprod", "cumsum", "data", "detach", "diag", "divide", "dot", "draw", "einsum", "elu", "embedding",
+    "enable_grad", "exp", "exp2", "expand_dims", "explore", "expm1", "fit", "flip", "floor", "grad", "hstack", "hvp",
+    "hypot", "interruptible", "jacobian", "load", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp",
+    "logsigmoid", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "mod", "moveaxis", "multiply",
+    "negative", "nn", "no_grad", "norm", "optim", "outer", "pad", "power", "primitive", "prod", "reciprocal",
+    "recompute", "relu", "repeat", "replay", "reshape", "roll", "save", "scope", "see", "sigmoid", "sign", "sin",
+    "sinh", "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "state_jacobian", "std",
+    "step", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile",
+    "transpose", "tril", "triu", "var", "vstack", "where",
 ]  # fmt: skip
 
 # These folders are loaded when one of their names is first asked for: `import tinygrad_seq` stays quick.

@@ -275,6 +275,37 @@ def contracted(draw, compiled):
 
 
 @st.composite
+def rearranged(draw, operation, **drawn):
+    """Values moved about, with these options."""
+    x = draw(arrays(shapes(min_dims=2, max_dims=2, min_side=1)))
+    return Call(operation, [x], {name: draw(option) for name, option in drawn.items()})
+
+
+@st.composite
+def of_axes(draw):
+    x = draw(arrays(shapes(min_dims=1)))
+    axis = st.integers(-x.ndim, x.ndim - 1)
+    return Call(compositions.moveaxis, [x], {"source": draw(axis), "destination": draw(axis)})
+
+
+@st.composite
+def picked(draw):
+    x = draw(arrays(shapes(min_dims=1, min_side=1)))
+    axis = draw(st.integers(-x.ndim, x.ndim - 1))
+    n = x.shape[axis]
+    indices = draw(hnp.arrays(int, x.shape, elements=st.integers(-n, n - 1)))
+    return Call(compositions.take_along_axis, [x], {"indices": indices, "axis": axis})
+
+
+@st.composite
+def contracted_axes(draw):
+    n, i, j = (draw(st.integers(0, 3)) for _ in range(3))
+    forms = [((i, n), (n, j), 1), ((n, i), (j, n), ([0], [1])), ((i,), (j,), 0), ((i, n, j), (n, i), ((1, 0), (0, 1)))]
+    a, b, axes = draw(st.sampled_from(forms))
+    return Call(compositions.tensordot, [draw(arrays(a)), draw(arrays(b))], {"axes": axes})
+
+
+@st.composite
 def two_vectors_or_matrices(draw, operation):
     return Call(operation, [draw(arrays(shape)) for shape in draw(shapes_for(operation))])
 
@@ -291,6 +322,7 @@ def apart(offset):
 
 # The operations: how their calls are drawn, and NumPy's word for them -------------------------------------------------
 
+whole = st.integers(-2, 2)
 mild, positive = numbers(0.0625, 2.0), numbers(0.0625, 4.0, positive=True)
 factors = st.sampled_from([0.0, 0.5, -1.5, 2.0, 1.25, -0.75])
 
@@ -319,6 +351,26 @@ def put_parts(*values, indices, shape):
 
 OPERATIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
     **named("add", "subtract", "multiply", "negative", "exp", "expm1", "square", "sin", "cos", "tanh", "abs", "sign"),
+    **named("sinh", "cosh", "arctan", "arcsinh", "exp2", "cbrt", "deg2rad", "rad2deg", "hypot", "arctan2", "logaddexp"),
+    **named("logaddexp2", "copysign"),
+    **{
+        name: (elementwise(getattr(ops, name), apart(0.4)), getattr(np, name))
+        for name in ("floor", "ceil", "trunc", "rint")
+    },
+    **{
+        name: (elementwise(getattr(ops, name), apart(0.4), st.sampled_from([1.37, 0.71, -1.83])), getattr(np, name))
+        for name in ("mod", "floor_divide")
+    },
+    **{
+        name: (elementwise(getattr(ops, name), numbers(0.0625, 0.875)), getattr(np, name))
+        for name in ("tan", "arcsin", "arccos", "arctanh")
+    },
+    "arccosh": (elementwise(ops.arccosh, numbers(1.25, 4.0, positive=True)), np.arccosh),
+    "log2": (elementwise(ops.log2, positive), np.log2),
+    "log10": (elementwise(ops.log10, positive), np.log10),
+    "reciprocal": (elementwise(ops.reciprocal, numbers(0.25, 2.0)), np.reciprocal),
+    "clip_": (elementwise(ops.clip_, apart(0.125), apart(0.375), apart(0.625)), np.clip),
+    "elu": (elementwise(ops.elu, mild), lambda x: np.where(x > 0, x, np.exp(x) - 1)),
     "divide": (elementwise(ops.divide, mild, numbers(0.25, 2.0)), np.divide),
     "power": (elementwise(ops.power, numbers(0.25, 2.0, positive=True), mild), np.power),
     "power of a number": (power_of_number(), lambda x, p: np.power(x, p)),
@@ -377,6 +429,31 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "std": (spread(compositions.std), np.std),
     "prod": (reduction(compositions.prod, min_side=0, elements=factors), np.prod),
     "cumsum": (reduction(compositions.cumsum, min_side=0, several=False, keepdims=False), np.cumsum),
+    "cumprod": (
+        reduction(compositions.cumprod, min_side=0, several=False, keepdims=False, elements=factors),
+        np.cumprod,
+    ),
+    "sort": (along_axis(compositions.sort, distinct=True), np.sort),
+    "repeat": (
+        rearranged(compositions.repeat, repeats=st.integers(0, 3), axis=st.sampled_from([None, 0, -1])),
+        np.repeat,
+    ),
+    "tile": (rearranged(compositions.tile, reps=st.sampled_from([2, (2, 1), (0,), (2, 1, 2)])), np.tile),
+    "roll": (rearranged(compositions.roll, shift=whole, axis=st.sampled_from([None, 0, -1])), np.roll),
+    "diag": (rearranged(compositions.diag, k=whole), np.diag),
+    "tril": (rearranged(compositions.tril, k=whole), np.tril),
+    "triu": (rearranged(compositions.triu, k=whole), np.triu),
+    "moveaxis": (of_axes(), np.moveaxis),
+    "take_along_axis": (picked(), np.take_along_axis),
+    "tensordot": (contracted_axes(), np.tensordot),
+    "vstack": (
+        joined(lambda *parts, axis: compositions.vstack(parts), True),
+        lambda *parts, axis: np.vstack(parts),
+    ),
+    "hstack": (
+        joined(lambda *parts, axis: compositions.hstack(parts), True),
+        lambda *parts, axis: np.hstack(parts),
+    ),
     "flip": (reduction(compositions.flip, min_side=0, keepdims=False), np.flip),
     "concat": (
         joined(lambda *parts, axis: compositions.concat(parts, axis), False),
@@ -416,7 +493,7 @@ def test_no_operation_is_left_out():
         for name, f in vars(compositions).items()
         if getattr(f, "__module__", "") == compositions.__name__ and not name.startswith("_")
     }
-    assert (primitives().keys() | made_of_others) - {"detach", "composed"} <= OPERATIONS.keys()
+    assert (primitives().keys() | made_of_others) - {"detach", "composed", "moved"} <= OPERATIONS.keys()
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -110,8 +110,8 @@ def test_only_what_a_gradient_flows_through_is_recorded() -> None:
         (lambda x: tg.mean(x, axis=1), ValueError, "axis 1 is out of bounds"),
         (lambda x: tg.prod(x, axis=1), ValueError, r"axis 1 is out of bounds for shape \(3,\)"),
         (lambda x: tg.var(x, ddof=3), ValueError, "3 entries need ddof below 3, got 3"),
-        (lambda x: tg.pad(x, 1, mode="edge"), ValueError, "mode 'edge' has no rule"),
-        (lambda x: tg.dot(x, np.zeros((1, 3, 2))), ValueError, "einsum for the rest"),
+        (lambda x: tg.pad(x, 1, mode="mean"), ValueError, "mode 'mean' has no rule"),
+        (lambda x: tg.dot(x, np.zeros((1, 2, 2))), ValueError, r"axes \[0\] of shape \(3,\)"),
         (lambda x: tg.max(x[:0]), ValueError, r"max\(\(0,\) float64\)"),
     ],
 )  # fmt: skip
@@ -374,7 +374,9 @@ def test_a_rule_for_every_input_needs_a_forward_function_of_any_number_of_inputs
 
 def test_an_array_among_the_options_is_told_by_its_shape() -> None:
     a, b = tg.Tensor(np.zeros(2)), tg.Tensor(np.zeros((3, 2)))
-    with pytest.raises(TypeError, match=r"^concat\(.*axis=\(3, 2\) float64\): "):
-        tg.concat(b, b)  # not as a list
+    with pytest.raises(TypeError, match=r"^squeeze\(.*axis=\(3, 2\) float64\): "):
+        tg.squeeze(b, axis=b.data)
+    with pytest.raises(TypeError, match=r"in one list: concat\(\[a, b\]\)"):
+        tg.concat(b, b)
     with pytest.raises(ValueError, match=r"^sum\(\(2,\) float64, axis=3\): "):
         a.sum(axis=3)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .ops import Row, logsigmoid, matmul, maximum, minimum, norm, reshape, square, squeeze, sum, swapaxes
+from .ops import Row, logsigmoid, matmul, norm, reshape, square, squeeze, sum, swapaxes
 from .signatures import AnyFunction, Axis, with_axis
 from .tensor import Tensor
 
@@ -53,31 +53,43 @@ def softplus(x: Any) -> Any:
 
 
 @composed(numpy=np.clip, method=True)
-def clip(x: Any, low: Any = None, high: Any = None) -> Any:
-    x = x if low is None else maximum(x, low)
-    return x if high is None else minimum(x, high)
+def clip(x: Any, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = (low if min is None else min), (high if max is None else max)
+    return x if low is None and high is None else ops.clip_(x, low, high)
 
 
 @composed(numpy=np.mean, method=True)
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    return sum(x, axis, keepdims) / _count(x, axis)
+    return _narrowed(x, sum(_widened(x), axis, keepdims) / _count(x, axis))
 
 
 @composed(numpy=np.var, method=True)
-def var(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
-    return sum(square(x - mean(x, axis, True)), axis, keepdims) / _freedom(x, axis, ddof)
+def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+    wide = _widened(x)
+    return _narrowed(x, sum(square(wide - mean(wide, axis, keepdims=True)), axis, keepdims) / _freedom(x, axis, ddof))
 
 
 @composed(numpy=np.std, method=True)
-def std(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
-    return norm(x - mean(x, axis, True), axis, keepdims) / _freedom(x, axis, ddof) ** 0.5
+def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+    wide = _widened(x)
+    total = norm(wide - mean(wide, axis, keepdims=True), axis, keepdims)
+    return _narrowed(x, total / _freedom(x, axis, ddof) ** 0.5)
+
+
+def _widened(x: Any) -> Any:
+    """float16 as float32: a long sum of narrow floats stops growing, or overflows."""
+    return ops.astype(x, np.dtype(np.float32)) if x.dtype == np.float16 else x
+
+
+def _narrowed(x: Any, y: Any) -> Any:
+    return ops.astype(y, x.dtype) if x.dtype == np.float16 else y
 
 
 def _count(x: Any, axis: Axis) -> int:
     return math.prod(x.shape[i] for i in _axes(x, axis))
 
 
-def _freedom(x: Any, axis: Axis, ddof: int) -> int:
+def _freedom(x: Any, axis: Axis, ddof: float) -> float:
     n = _count(x, axis)
     if n <= ddof:
         raise ValueError(f"var and std over {n} entries need ddof below {n}, got {ddof}")
@@ -87,6 +99,7 @@ def _freedom(x: Any, axis: Axis, ddof: int) -> int:
 @composed(numpy=np.prod, method=True)
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     axes = _axes(x, axis)
+    x = x if x.dtype.kind in "fc" else ops.astype(x, np.prod(np.zeros(0, x.dtype)).dtype)  # narrow integers would wrap
     for i in axes:  # halves are multiplied until one is left: no division, so a zero among the factors is no trouble
         x = swapaxes(x, i, 0)
         while len(x) > 1:
@@ -102,6 +115,17 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     return ops.cumsum_(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis)
 
 
+@composed(numpy=np.cumprod, method=True)
+def cumprod(x: Any, axis: int | None = None) -> Any:
+    x = reshape(x, (-1,)) if axis is None else x
+    (i,), done = _axes(x, 0 if axis is None else axis), 1
+    x = x if x.dtype.kind in "fc" else ops.astype(x, np.cumprod(np.zeros(0, x.dtype)).dtype)
+    while done < x.shape[i]:  # products of 1, 2, 4, … neighbours: no division, so a zero among them is no trouble
+        front, back = x[_along(i, slice(None, done))], x[_along(i, slice(None, -done))]
+        x, done = concat([front, x[_along(i, slice(done, None))] * back], i), 2 * done
+    return x
+
+
 @composed(numpy=np.transpose)
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     return ops.transpose(x, None if axes is None else tuple(axes))  # a list might be changed before it is read again
@@ -115,47 +139,179 @@ def flip(x: Any, axis: Axis = None) -> Any:
 
 
 @composed(numpy=np.concatenate)
-def concat(parts: Sequence[Any], axis: int = 0) -> Any:
+def concat(parts: Sequence[Any], axis: int | None = 0) -> Any:
+    parts = _parts("concat", parts, axis)
+    if axis is None:
+        return ops.concat_(*(reshape(_array(part), (-1,)) for part in parts), axis=0)
     return ops.concat_(*parts, axis=axis)
 
 
 @composed(numpy=np.stack)
 def stack(parts: Sequence[Any], axis: int = 0) -> Any:
-    return ops.stack_(*parts, axis=axis)
+    return ops.stack_(*_parts("stack", parts, axis), axis=axis)
+
+
+@composed(numpy=np.vstack)
+def vstack(parts: Sequence[Any]) -> Any:
+    return concat([x if x.ndim > 1 else reshape(x, (1, -1)) for x in map(_array, _parts("vstack", parts))])
+
+
+@composed(numpy=np.hstack)
+def hstack(parts: Sequence[Any]) -> Any:
+    parts = [x if x.ndim else reshape(x, (1,)) for x in map(_array, _parts("hstack", parts))]
+    return concat(parts, 0 if parts and parts[0].ndim == 1 else 1)
+
+
+def _parts(name: str, parts: Any, axis: Any = 0) -> Any:
+    if np.ndim(axis) or isinstance(axis, Tensor) or (isinstance(parts, Tensor) and not parts.ndim):
+        raise TypeError(f"{name} takes the parts in one list: {name}([a, b])")
+    return parts
+
+
+def _array(x: Any) -> Any:
+    return x if isinstance(x, (Tensor, np.ndarray)) else np.asarray(x)
 
 
 @composed(numpy=np.split)
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     (i,) = _axes(x, axis)
     n = x.shape[i]
-    if isinstance(sections, int):
+    if isinstance(sections, (int, np.integer)):
         if sections < 1 or n % sections:
             raise ValueError(f"split cannot divide {n} entries along axis {axis} into {sections} equal parts")
-        sections = range(n // sections, n, n // sections) if n else [0] * (sections - 1)
+        sections = range(n // sections, n, n // sections) if n else [0] * (int(sections) - 1)
     return [x[_along(i, slice(start, stop))] for start, stop in pairwise([0, *sections, n])]
 
 
+def moved(function: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Any:
+    """What a function of NumPy that only moves values about gives: it is asked where each one goes.
+
+    It moves the places 1, 2, …; where it puts a 0 of its own, the result is 0.
+    """
+    if not isinstance(x, Tensor):
+        return function(x, *args, **options)
+
+    def read(places: Any) -> Any:
+        if isinstance(places, (list, tuple)):
+            return type(places)(read(part) for part in places)
+        if x.size and places.all():
+            return reshape(x, (-1,))[places - 1]
+        zero = np.zeros(1, x.dtype)
+        return concat([zero, reshape(x, (-1,))])[places]
+
+    return read(function(np.arange(1, x.size + 1).reshape(x.shape), *args, **options))
+
+
+@composed(numpy=np.repeat, method=True)
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    return moved(np.repeat, x, repeats, axis)
+
+
+@composed(numpy=np.tile)
+def tile(x: Any, reps: Any) -> Any:
+    return moved(np.tile, x, reps)
+
+
+@composed(numpy=np.roll)
+def roll(x: Any, shift: Any, axis: Axis = None) -> Any:
+    return moved(np.roll, x, shift, axis)
+
+
+@composed(numpy=np.diag)
+def diag(x: Any, k: int = 0) -> Any:
+    return moved(np.diag, x, k)
+
+
+@composed(numpy=np.tril)
+def tril(x: Any, k: int = 0) -> Any:
+    return _triangle(np.tri, x, k)
+
+
+@composed(numpy=np.triu)
+def triu(x: Any, k: int = 0) -> Any:
+    return _triangle(lambda n, m, k: ~np.tri(n, m, k - 1, bool), x, k)
+
+
+def _triangle(places: Callable[..., Any], x: Any, k: int) -> Any:
+    x = x if x.ndim > 1 else ops.broadcast_to(x, x.shape * 2)  # as NumPy takes a vector
+    return ops.where(places(*x.shape[-2:], k).astype(bool), x, np.zeros((), x.dtype))
+
+
+@composed(numpy=np.moveaxis)
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    order = np.moveaxis(
+        np.empty(range(x.ndim)), source, destination
+    ).shape  # the lengths 0, 1, 2, … tell the axes apart
+    return transpose(x, order)
+
+
+@composed(numpy=np.sort)
+def sort(x: Any, axis: int | None = -1) -> Any:
+    x, axis = (reshape(x, (-1,)), 0) if axis is None else (x, axis)
+    return take_along_axis(x, ops.argsort(x, axis=axis), axis)
+
+
+@composed(numpy=np.take_along_axis)
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+    x, axis = (reshape(x, (-1,)), 0) if axis is None else (x, axis)
+    (i,), indices = _axes(x, axis), _array(indices)
+    if indices.ndim != x.ndim:
+        raise ValueError(f"take_along_axis needs indices with {x.ndim} axes as x has, got shape {indices.shape}")
+    grid = np.ogrid[tuple(slice(n) for n in x.shape)]
+    return x[(*grid[:i], indices, *grid[i + 1 :])]
+
+
 @composed(numpy=np.pad)
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: float = 0.0) -> Any:
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0.0) -> Any:
+    if mode in ("edge", "reflect", "symmetric", "wrap"):
+        return moved(np.pad, x, pad_width, mode)
     if mode != "constant":
-        raise ValueError(f"pad fills with a constant; mode {mode!r} has no rule")
-    for i, (before, after) in enumerate(np.broadcast_to(pad_width, (x.ndim, 2)).tolist()):
-        sides = [np.full((*x.shape[:i], n, *x.shape[i + 1 :]), constant_values, x.dtype) for n in (before, after)]
-        x = concat([sides[0], x, sides[1]], i) if before or after else x
+        raise ValueError(f"pad fills with a constant, or with entries of x (edge, reflect, symmetric, wrap); mode "
+                         f"{mode!r} has no rule")  # fmt: skip
+    widths, values = (np.broadcast_to(pairs, (x.ndim, 2)).tolist() for pairs in (pad_width, constant_values))
+    for i, (width, value) in enumerate(zip(widths, values, strict=True)):
+        sides = [np.full((*x.shape[:i], n, *x.shape[i + 1 :]), v, x.dtype) for n, v in zip(width, value, strict=True)]
+        x = concat([sides[0], x, sides[1]], i) if any(width) else x
     return x
 
 
 @composed(numpy=np.take, method=True)
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+    indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
+    indices = indices if indices.size else np.zeros(indices.shape, int)
+    if indices.dtype.kind not in "biu":
+        raise TypeError(f"take needs whole numbers as indices, got dtype {indices.dtype}")
+    indices = indices.astype(int) if indices.dtype.kind == "b" else indices  # 0 and 1, no mask: as NumPy's take
     return reshape(x, (-1,))[indices] if axis is None else x[_along(_axes(x, axis)[0], indices)]
 
 
 @composed(numpy=np.dot, method=True)
 def dot(a: Any, b: Any) -> Any:
-    dimensions = [x.ndim if isinstance(x, Tensor) else np.ndim(x) for x in (a, b)]
-    if builtins.max(dimensions) > 2:
-        raise ValueError("dot takes numbers, vectors and matrices; matmul is for batches, einsum for the rest")
-    return a * b if 0 in dimensions else matmul(a, b)
+    a, b = _array(a), _array(b)
+    if 0 in (a.ndim, b.ndim):
+        return a * b
+    return matmul(a, b) if b.ndim < 3 and a.ndim < 3 else tensordot(a, b, (-1, builtins.max(b.ndim - 2, 0)))
+
+
+@composed(numpy=np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = _array(a), _array(b)
+    if isinstance(axes, (int, np.integer)):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    left, right = (
+        [place % builtins.max(x.ndim, 1) for place in ((end,) if isinstance(end, (int, np.integer)) else end)]
+        for x, end in zip((a, b), axes, strict=True)
+    )
+    if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
+        raise ValueError(f"tensordot sums axes {left} of shape {a.shape} with {right} of {b.shape}: lengths differ")
+    rows, columns = ([i for i in range(x.ndim) if i not in ends] for x, ends in ((a, left), (b, right)))
+    n = math.prod(a.shape[i] for i in left)
+    shape = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
+    flat = matmul(
+        reshape(transpose(a, rows + left), (math.prod(shape[0]), n)),
+        reshape(transpose(b, right + columns), (n, math.prod(shape[1]))),
+    )
+    return reshape(flat, (*shape[0], *shape[1]))
 
 
 @composed(numpy=np.outer)
@@ -164,7 +320,9 @@ def outer(a: Any, b: Any) -> Any:
 
 
 @composed(numpy=np.einsum)
-def einsum(subscripts: str, *operands: Any) -> Any:
+def einsum(subscripts: str, *operands: Any, optimize: Any = None) -> Any:
+    if not isinstance(subscripts, str):
+        subscripts, operands = _lettered(subscripts, *operands)
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     labels, xs = inputs.split(","), list(operands)
     if len(labels) != len(xs):
@@ -189,10 +347,22 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     return ops.einsum_(*xs, subscripts=f"{','.join(labels)}->{output.replace('...', batch)}")
 
 
+def _lettered(*operands: Any) -> tuple[str, tuple[Any, ...]]:
+    """NumPy's other form, einsum(x, [0, 1], y, [1, 2], [0, 2]), in letters."""
+    if len(operands) < 2 or any(isinstance(places, (str, Tensor)) for places in operands[1::2]):
+        raise TypeError("einsum takes the subscripts first: einsum('ij,jk->ik', a, b)")
+    written = ["".join("..." if i is ... else ascii_letters[i] for i in places) for places in operands[1::2]]
+    output = operands[-1] if len(operands) % 2 else None
+    arrow = "" if output is None else "->" + "".join("..." if i is ... else ascii_letters[i] for i in output)
+    return ",".join(written) + arrow, operands[: len(operands) // 2 * 2 : 2]
+
+
 @composed(method=True)
 def astype(x: Any, dtype: Any) -> Any:
-    gradient = np.dtype(dtype).kind == "f"
-    return ops.astype(x if gradient or not isinstance(x, Tensor) else x.detach(), np.dtype(dtype))
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biufc":
+        raise TypeError(f"astype needs a dtype of numbers, got {dtype}")
+    return ops.astype(x if dtype.kind == "f" or not isinstance(x, Tensor) else x.detach(), dtype)
 
 
 @composed(method=True)

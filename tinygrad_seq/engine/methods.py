@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from . import compositions, ops
+from . import compositions, numpy_functions, ops
 from .backward import backward
 from .context import CONTEXT, readable
-from .signatures import Axis, Primitive
+from .signatures import Primitive
 from .tensor import Tensor
 
 Function = Callable[..., Any]
@@ -48,20 +48,30 @@ def _flipped(operation: Function) -> Function:
     return lambda a, b: operation(b, a)
 
 
-def _compared(operation: Function) -> Function:
+def _plain_unless_traced(operation: Function) -> Function:
     """A comparison is a plain Boolean array; while a replay is recorded it stays a tensor, so that it is replayed."""
 
-    def compare(a: Any, b: Any) -> Any:
-        result = operation(a, b)
+    def compare(*inputs: Any) -> Any:
+        try:
+            result = operation(*inputs)
+        except TypeError:
+            if operation not in (ops.equal, ops.not_equal) or not any(isinstance(x, (str, bytes)) for x in inputs):
+                raise
+            return np.full(np.broadcast_shapes(*map(np.shape, inputs)), operation is ops.not_equal)  # x == "a"
         return result if CONTEXT.get().tracing or not isinstance(result, Tensor) else result._array
 
     return compare
 
 
+def _decides(operation: Any) -> bool:
+    """Whether it is a comparison or logic, which carry no gradient."""
+    return isinstance(getattr(operation, "forward", None), np.ufunc) and not any(operation.rules)
+
+
 def _shaped(operation: Function) -> Function:
     """Shapes and axes may be given one by one, or as one tuple."""
-    return lambda x, *sizes: operation(
-        x, *(sizes if len(sizes) == 1 and not isinstance(sizes[0], int) else [sizes or None])
+    return lambda x, *sizes, **options: operation(
+        x, *(sizes if len(sizes) == 1 and not isinstance(sizes[0], int) else [sizes or None]), **options
     )
 
 
@@ -94,34 +104,23 @@ def _item(x: Tensor) -> Any:
     return x.data.item()
 
 
-def _norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
-    """numpy.linalg.norm, as far as it is the 2-norm."""
-    axes = x.ndim if axis is None else len(axis) if isinstance(axis, tuple) else 1
-    if ord not in (None, 2, "fro") or (ord == 2 and axes > 1):
-        raise TypeError(f"numpy.linalg.norm with ord={ord!r} has no rule for tensors; the 2-norm of the entries has")
-    return ops.norm(x, axis, keepdims)
+def _ufunc(x: Tensor, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    return numpy_functions.call_ufunc(Tensor.numpy_functions, ufunc, method, inputs, options)
 
 
-def _ufunc(x: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    operation = Tensor.numpy_functions.get(ufunc)
-    if operation is None or method != "__call__" or kwargs:
-        name = ufunc.__name__ + ("" if method == "__call__" else "." + method)
-        raise TypeError(
-            f"numpy.{name}{f' with {sorted(kwargs)}' if kwargs else ''} has no rule for tensors (and never writes into "
-            "one or into an array: every result is a new tensor). Use tinygrad_seq's operations, tg.primitive to add "
-            "one, or .detach().data to leave the graph"
-        )
-    return operation(*inputs)
-
-
-def _function(x: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def _function(x: Tensor, function: Any, types: Any, args: Any, options: Any) -> Any:
     operation = Tensor.numpy_functions.get(function)
     if operation is None:
-        raise TypeError(
-            f"numpy.{function.__name__} has no rule for tensors. Use tinygrad_seq's operations, tg.primitive to add "
-            "one, or .detach().data to leave the graph"
-        )
-    return operation(*args, **kwargs)
+        raise numpy_functions.refused(numpy_functions.name_of(function))
+    return numpy_functions.call(function, operation, args, options)
+
+
+def _power(x: Any, p: Any, modulo: Any = None) -> Any:
+    if modulo is not None:
+        raise TypeError("pow(x, p, modulo) is for Python's integers; write x ** p % modulo")
+    square = type(p) in (int, float) and p == 2
+    # integers to the power 2.0 are floats
+    return ops.square(x) if square and (type(p) is int or x.dtype.kind in "fc") else ops.power(x, p)
 
 
 COMPARISONS: dict[str, Primitive] = {
@@ -130,27 +129,42 @@ COMPARISONS: dict[str, Primitive] = {
 }  # fmt: skip
 ARITHMETIC: dict[str, Function] = {
     "add": ops.add, "sub": ops.subtract, "mul": ops.multiply, "truediv": ops.divide, "matmul": ops.matmul,
-    "pow": lambda x, p: ops.square(x) if type(p) in (int, float) and p == 2 else ops.power(x, p),
+    "floordiv": ops.floor_divide, "mod": ops.mod, "divmod": numpy_functions.divmod,
 }  # fmt: skip
+LOGIC: dict[str, Primitive] = {"and": ops.bitwise_and, "or": ops.bitwise_or, "xor": ops.bitwise_xor}
 PROTOCOLS: dict[str, Function] = {
     "__neg__": ops.negative, "__pos__": lambda x: x, "__abs__": ops.abs, "__getitem__": _index, "__iter__": _iterate,
     "__len__": lambda x: len(x._array), "__bool__": lambda x: bool(x.data), "__float__": lambda x: float(x.data),
     "__int__": lambda x: int(x.data), "__complex__": lambda x: complex(x.data), "__repr__": _repr,
     "__format__": _format, "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc,
-    "__array_function__": _function,
+    "__array_function__": _function, "__pow__": _power, "__rpow__": _flipped(ops.power),
+    "__invert__": _plain_unless_traced(ops.bitwise_not),
 }  # fmt: skip
 for _name, _operation in ARITHMETIC.items():
     PROTOCOLS |= {f"__{_name}__": _operation, f"__r{_name}__": _flipped(_operation)}
-PROTOCOLS |= {_name: _compared(_operation) for _name, _operation in COMPARISONS.items()}
+for _name, _operation in LOGIC.items():
+    _operation = _plain_unless_traced(_operation)
+    PROTOCOLS |= {f"__{_name}__": _operation, f"__r{_name}__": _flipped(_operation)}
+PROTOCOLS |= {_name: _plain_unless_traced(_operation) for _name, _operation in COMPARISONS.items()}
 _ROWS = (*ops.TABLE, *compositions.TABLE)
 METHODS: dict[str, Any] = {row.operation.__name__: row.operation for row in _ROWS if row.method} | {
-    "reshape": _shaped(ops.reshape), "transpose": _shaped(compositions.transpose), "T": property(ops.transpose),
-    "flatten": lambda x: ops.reshape(x, (-1,)), "item": _item, "tolist": lambda x: x.data.tolist(),
-    "backward": backward,
+    "reshape": _shaped(numpy_functions.reshaped), "transpose": _shaped(compositions.transpose),
+    "T": property(ops.transpose), "mT": property(numpy_functions.matrix_transpose),
+    "flatten": lambda x, order="C": numpy_functions.ravel(x, order), "item": _item,
+    "tolist": lambda x: x.data.tolist(), "backward": backward,
 }  # fmt: skip
-NUMPY_FUNCTIONS: dict[Any, Function] = {function: row.operation for row in _ROWS for function in row.numpy}
-NUMPY_FUNCTIONS |= {operation.forward: _compared(operation) for operation in COMPARISONS.values()}
-NUMPY_FUNCTIONS[np.linalg.norm] = _norm
+for _function_of in (np.all, np.any, np.argmax, np.argmin, np.argsort, np.nonzero, np.searchsorted):
+    METHODS[_function_of.__name__] = numpy_functions.without_gradient(_function_of)
+NUMPY_FUNCTIONS: dict[Any, Function] = {
+    function: _plain_unless_traced(row.operation) if _decides(row.operation) else row.operation
+    for row in _ROWS
+    for function in row.numpy
+}
+NUMPY_FUNCTIONS |= numpy_functions.ALIASES
+NUMPY_FUNCTIONS |= {
+    function: numpy_functions.without_gradient(function)
+    for function in (*numpy_functions.PLAIN, *numpy_functions.OF_SHAPE)
+}
 
 
 def attach() -> None:

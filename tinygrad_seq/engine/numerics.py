@@ -47,6 +47,14 @@ def relu(x: Any, out: Any = None) -> Any:
     return np.maximum(x, 0, out=out)
 
 
+def elu(x: Any) -> Any:
+    return np.where(np.real(x) > 0, x, np.expm1(np.where(np.real(x) > 0, 0, x)))
+
+
+def clip(x: Any, low: Any, high: Any, out: Any = None) -> Any:
+    return np.clip(x, low, high, out=out)
+
+
 def sum(x: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
     return np.add.reduce(x, axis, out=out, keepdims=keepdims)
 

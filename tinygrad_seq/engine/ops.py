@@ -152,6 +152,12 @@ maximum  = row(np.maximum,  lambda g, y, a, b: _larger(g, a, b), lambda g, y, a,
                rate="1 where it is the larger, ½ in a tie")
 minimum  = row(np.minimum,  lambda g, y, a, b: _larger(g, b, a), lambda g, y, a, b: _larger(g, a, b),
                rate="1 where it is the smaller, ½ in a tie")
+clip_    = row(numerics.clip, lambda g, y, x, low, high: where(equal(x, y), g, 0.0),
+               lambda g, y, x, low, high: where(less(x, y), where(equal(y, low), g, 0.0), 0.0),
+               lambda g, y, x, low, high: where(  # whatever is neither x nor the lower bound
+                   equal(x, y), 0.0, g if low is None else where(equal(y, low), where(greater(x, y), g, 0.0), g)),
+               name="clip", elementwise=True,
+               rate=("1 within the bounds", "1 where x is below it", "1 where x is above it"))
 where    = row(lambda c, a, b: np.where(c, a, b), None,
                lambda g, y, c, a, b: where(c, g, 0.0), lambda g, y, c, a, b: where(c, 0.0, g),
                name="where", rate=("nothing", "1 where it was taken"), code="np.where({all})", numpy=np.where)
@@ -172,6 +178,42 @@ sigmoid    = row(numerics.sigmoid, lambda g, y, x: g * (y * (1 - y)), rate="y (1
 logsigmoid = row(numerics.logsigmoid, lambda g, y, x: g * sigmoid(-x), rate="sigmoid(-x)", elementwise=True)
 relu       = row(numerics.relu, lambda g, y, x: g * greater(x, 0), rate="1 where x > 0, else 0", elementwise=True,
                  code="np.maximum({0}, 0)", method=True)
+elu        = row(numerics.elu, lambda g, y, x: g * where(greater(x, 0), 1.0, y + 1), elementwise=True,
+                 rate="1 where x > 0, else y + 1")
+
+tan        = row(np.tan,        lambda g, y, x: g * (1 + y * y),                   rate="1 + y²")
+arcsin     = row(np.arcsin,     lambda g, y, x: g / sqrt((1 - x) * (1 + x)),       rate="1 / √(1 - x²)")
+arccos     = row(np.arccos,     lambda g, y, x: -(g / sqrt((1 - x) * (1 + x))),    rate="-1 / √(1 - x²)")
+arctan     = row(np.arctan,     lambda g, y, x: g / (1 + x * x),                   rate="1 / (1 + x²)")
+sinh       = row(np.sinh,       lambda g, y, x: g * cosh(x),                       rate="cosh x")
+cosh       = row(np.cosh,       lambda g, y, x: g * sinh(x),                       rate="sinh x")
+arcsinh    = row(np.arcsinh,    lambda g, y, x: g / hypot(x, 1.0),                 rate="1 / √(x² + 1)")
+arccosh    = row(np.arccosh,    lambda g, y, x: g / (sqrt(x - 1) * sqrt(x + 1)),   rate="1 / √(x² - 1)")
+arctanh    = row(np.arctanh,    lambda g, y, x: g / ((1 - x) * (1 + x)),           rate="1 / (1 - x²)")
+exp2       = row(np.exp2,       lambda g, y, x: g * (y * float(np.log(2))),             rate="y log 2")
+log2       = row(np.log2,       lambda g, y, x: g / (x * float(np.log(2))),             rate="1 / (x log 2)")
+log10      = row(np.log10,      lambda g, y, x: g / (x * float(np.log(10))),            rate="1 / (x log 10)")
+cbrt       = row(np.cbrt,       lambda g, y, x: g / (3 * y * y),                   rate="1 / (3 y²)")
+reciprocal = row(np.reciprocal, lambda g, y, x: -(g * y * y),                      rate="-y²")
+deg2rad    = row(np.deg2rad,    lambda g, y, x: g * (np.pi / 180), rate="π / 180", numpy=np.radians)
+rad2deg    = row(np.rad2deg,    lambda g, y, x: g * (180 / np.pi), rate="180 / π", numpy=np.degrees)
+floor      = row(np.floor,      lambda g, y, x: g * 0.0,                           rate="0")
+ceil       = row(np.ceil,       lambda g, y, x: g * 0.0,                           rate="0")
+trunc      = row(np.trunc,      lambda g, y, x: g * 0.0,                           rate="0")
+rint       = row(np.rint,       lambda g, y, x: g * 0.0,                           rate="0")
+hypot      = row(np.hypot, lambda g, y, a, b: g * (a / where(equal(y, 0), 1.0, y)),
+                 lambda g, y, a, b: g * (b / where(equal(y, 0), 1.0, y)), rate=("a / y", "b / y"))
+arctan2    = row(np.arctan2, lambda g, y, a, b: g * (b / hypot(a, b)) / hypot(a, b),
+                 lambda g, y, a, b: -(g * (a / hypot(a, b)) / hypot(a, b)), rate=("b / (a² + b²)", "-a / (a² + b²)"))
+logaddexp  = row(np.logaddexp, lambda g, y, a, b: g * exp(a - where(equal(y, -np.inf), 0.0, y)),
+                 lambda g, y, a, b: g * exp(b - where(equal(y, -np.inf), 0.0, y)), rate="its share of the sum")
+logaddexp2 = row(np.logaddexp2, lambda g, y, a, b: g * exp2(a - where(equal(y, -np.inf), 0.0, y)),
+                 lambda g, y, a, b: g * exp2(b - where(equal(y, -np.inf), 0.0, y)), rate="its share of the sum")
+mod        = row(np.remainder, lambda g, y, a, b: g, lambda g, y, a, b: -(g * floor_divide(a, b)), name="mod",
+                 rate=("1", "-(a // b)"), code="%")
+floor_divide = row(np.floor_divide, lambda g, y, a, b: g * 0.0, lambda g, y, a, b: g * 0.0, rate="0", code="//")
+copysign   = row(np.copysign, lambda g, y, a, b: g * (sign(a) * sign(y)), lambda g, y, a, b: g * 0.0,
+                 rate=("the sign that was changed", "0"))
 
 sum  = row(numerics.sum, lambda g, y, x, axis=None, keepdims=False: _spread(g, x, axis, keepdims), numpy=np.sum,
            rate="1, to every entry that was summed", code="np.add.reduce({0}, {axis}, keepdims={keepdims})",
@@ -233,10 +275,25 @@ stack_      = row(lambda *parts, axis=0, out=None: np.stack(parts, axis, out),
 einsum_     = row(lambda *operands, subscripts: np.einsum(subscripts, *operands, optimize=len(operands) > 2),
                   every=_einsum_parts, name="einsum", rate="the other factors", code="np.einsum({subscripts}, {all})")
 
-# Comparisons carry no gradient.
+argsort     = row(lambda x, axis=-1: np.argsort(x, axis, stable=True), None, name="argsort",
+                  code="np.argsort({0}, {axis}, stable=True)")
+
+# Comparisons and logic carry no gradient.
 equal         = row(np.equal,         None, None, code="==")
 not_equal     = row(np.not_equal,     None, None, code="!=")
 less          = row(np.less,          None, None, code="<")
 less_equal    = row(np.less_equal,    None, None, code="<=")
 greater       = row(np.greater,       None, None, code=">")
 greater_equal = row(np.greater_equal, None, None, code=">=")
+isnan         = row(np.isnan,         None)
+isfinite      = row(np.isfinite,      None)
+isinf         = row(np.isinf,         None)
+signbit       = row(np.signbit,       None)
+logical_not   = row(np.logical_not,   None)
+logical_and   = row(np.logical_and,   None, None)
+logical_or    = row(np.logical_or,    None, None)
+logical_xor   = row(np.logical_xor,   None, None)
+bitwise_not   = row(np.invert,        None, name="bitwise_not", code="~{0}")
+bitwise_and   = row(np.bitwise_and,   None, None, code="&")
+bitwise_or    = row(np.bitwise_or,    None, None, code="|")
+bitwise_xor   = row(np.bitwise_xor,   None, None, code="^")

@@ -14,20 +14,18 @@ from ..engine.signatures import Signatures
 from ..engine.tensor import Tensor
 
 _ITSELF = "x itself, which is immutable"
-_VALUES = "x.data.{name}(...), which has no gradient"
 _READING = "tg.Tape(loss).flow()[x], the gradient of any tensor on the tape"
 
 TENSOR = {
     "add": "x + y", "sub": "x - y", "mul": "x * y", "div": "x / y", "pow": "x ** p",
     "matmul": "x @ y", "mm": "x @ y", "bmm": "x @ y",
-    "all": _VALUES, "any": _VALUES, "argmax": _VALUES, "argmin": _VALUES, "argsort": _VALUES,
     "clone": _ITSELF, "contiguous": _ITSELF, "copy": _ITSELF,
     "cpu": "x itself: everything is on the CPU", "to": "x.astype(dtype); everything is on the CPU",
     "float": "x.astype(np.float32)", "double": "x.astype(np.float64)", "half": "x.astype(np.float16)",
     "long": "x.astype(np.int64)",
     "clamp": "x.clip(low, high)", "masked_fill": "tg.where(mask, value, x)",
     "expand": "tg.broadcast_to(x, shape)", "unsqueeze": "tg.expand_dims(x, axis), or x[..., None]",
-    "permute": "x.transpose(axes)", "t": "x.T", "ravel": "x.flatten()", "view": "x.reshape(shape)",
+    "permute": "x.transpose(axes)", "t": "x.T", "view": "x.reshape(shape)",
     "split": "tg.split(x, sections, axis)", "flip": "tg.flip(x, axis)",
     "dim": "x.ndim", "numel": "x.size", "nelement": "x.size",
     "numpy": "x.data, which is read-only; np.array(x.data) is a copy",

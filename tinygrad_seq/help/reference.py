@@ -78,10 +78,12 @@ REFERENCE = {
         """,
     "dot": """The product of numbers, vectors and matrices: a·b where one is a number, else a @ b.
 
+        With more axes, the last of a with the last but one of b, as NumPy's dot (matmul is for batches).
+
         >>> float(tg.dot(tg.Tensor([1.0, 2.0]), [3.0, 4.0]))
         11.0
 
-        ValueError for more than two axes (matmul is for batches, einsum for the rest) and for lengths that differ.
+        ValueError for lengths that differ.
         """,
     "outer": """Every product of an entry of a and one of b: a (n,), b (m,) give y (n, m), y[i, j] = a[i]·b[j].
 
@@ -89,6 +91,14 @@ REFERENCE = {
 
         >>> tg.outer(tg.Tensor([1.0, 2.0]), [3.0, 4.0]).tolist()
         [[3.0, 4.0], [6.0, 8.0]]
+        """,
+    "tensordot": """Products summed over `axes`: the last n axes of a with the first n of b, or two lists of axes.
+
+        >>> a, b = tg.Tensor([[1.0, 2.0], [3.0, 4.0]]), tg.Tensor([10.0, 1.0])
+        >>> tg.tensordot(a, b, 1).tolist(), tg.tensordot(a, b, ([0], [0])).tolist()
+        ([12.0, 34.0], [13.0, 24.0])
+
+        ValueError where the lengths of the summed axes differ.
         """,
     "einsum": """The sum of products that the letters say: "bi,ij->bj" is Σ_i x[b, i]·W[i, j].
 
@@ -210,13 +220,167 @@ REFERENCE = {
 
         ValueError where the shapes do not broadcast.
         """,
-    "clip": """x kept within low..high, elementwise; None leaves that side open: ∂y/∂x = 1 inside, 0 outside.
+    "tan": """tan x, elementwise, x in radians: ∂y/∂x = 1 + y².
 
-        Made of maximum and minimum: on a bound x and the bound tie, and the rate is ½.
+        >>> x = tg.Tensor(0.0, requires_grad=True)
+        >>> float(tg.tan(x)), float(tg.grad(tg.tan(x), x))
+        (0.0, 1.0)
+        """,
+    "arcsin": """The angle in −π/2..π/2 whose sine is x, elementwise: ∂y/∂x = 1/√(1 − x²).
 
-        >>> x = tg.Tensor([-2.0, 0.5, 3.0], requires_grad=True)
+        At ±1 the rate is inf; beyond, y is nan, with NumPy's warning.
+
+        >>> x = tg.Tensor(0.6, requires_grad=True)
+        >>> round(float(tg.grad(tg.arcsin(x), x)), 12)
+        1.25
+        """,
+    "arccos": """The angle in 0..π whose cosine is x, elementwise: ∂y/∂x = −1/√(1 − x²).
+
+        At ±1 the rate is −inf; beyond, y is nan, with NumPy's warning.
+
+        >>> x = tg.Tensor(0.6, requires_grad=True)
+        >>> round(float(tg.grad(tg.arccos(x), x)), 12)
+        -1.25
+        """,
+    "arctan": """The angle in −π/2..π/2 whose tangent is x, elementwise: ∂y/∂x = 1/(1 + x²).
+
+        >>> x = tg.Tensor(2.0, requires_grad=True)
+        >>> float(tg.grad(tg.arctan(x), x))
+        0.2
+        """,
+    "arctan2": """The angle in −π..π of the point (b, a), elementwise: ∂y/∂a = b/(a² + b²), ∂y/∂b = −a/(a² + b²).
+
+        At the origin there is no rate: nan, with NumPy's warning.
+
+        >>> a, b = tg.Tensor(1.0, requires_grad=True), tg.Tensor(0.0, requires_grad=True)
+        >>> [float(g) for g in tg.grad(tg.arctan2(a, b), [a, b])]
+        [0.0, -1.0]
+
+        ValueError where the shapes do not broadcast.
+        """,
+    "sinh": """(e^x − e^−x) / 2, elementwise: ∂y/∂x = cosh x.
+
+        >>> x = tg.Tensor(0.0, requires_grad=True)
+        >>> float(tg.sinh(x)), float(tg.grad(tg.sinh(x), x))
+        (0.0, 1.0)
+        """,
+    "cosh": """(e^x + e^−x) / 2, elementwise: ∂y/∂x = sinh x.
+
+        >>> x = tg.Tensor(0.0, requires_grad=True)
+        >>> float(tg.cosh(x)), float(tg.grad(tg.cosh(x), x))
+        (1.0, 0.0)
+        """,
+    "arcsinh": """The x of which this is the sinh, elementwise: ∂y/∂x = 1/√(x² + 1).
+
+        >>> x = tg.Tensor(0.75, requires_grad=True)
+        >>> round(float(tg.grad(tg.arcsinh(x), x)), 12)
+        0.8
+        """,
+    "arccosh": """The number from 0 on of which x is the cosh, elementwise: ∂y/∂x = 1/√(x² − 1). x is 1 or more.
+
+        >>> x = tg.Tensor(1.25, requires_grad=True)
+        >>> round(float(tg.grad(tg.arccosh(x), x)), 12)
+        1.333333333333
+        """,
+    "arctanh": """The number of which x is the tanh, elementwise: ∂y/∂x = 1/(1 − x²). x is within −1..1.
+
+        >>> x = tg.Tensor(0.5, requires_grad=True)
+        >>> round(float(tg.grad(tg.arctanh(x), x)), 12)
+        1.333333333333
+        """,
+    "exp2": """2^x, elementwise: ∂y/∂x = y·ln 2.
+
+        >>> x = tg.Tensor(3.0, requires_grad=True)
+        >>> float(tg.exp2(x)), float(tg.grad(tg.exp2(x), x) / np.log(2))
+        (8.0, 8.0)
+        """,
+    "log2": """The logarithm to base 2, elementwise (bits): ∂y/∂x = 1/(x·ln 2).
+
+        >>> x = tg.Tensor(8.0, requires_grad=True)
+        >>> float(tg.log2(x)), float(tg.grad(tg.log2(x), x) * np.log(2))
+        (3.0, 0.125)
+        """,
+    "log10": """The logarithm to base 10, elementwise: ∂y/∂x = 1/(x·ln 10).
+
+        >>> x = tg.Tensor(100.0, requires_grad=True)
+        >>> float(tg.log10(x)), round(float(tg.grad(tg.log10(x), x) * np.log(10)), 12)
+        (2.0, 0.01)
+        """,
+    "cbrt": """The cube root, elementwise, of negative numbers too: ∂y/∂x = 1/(3y²), inf at 0.
+
+        >>> x = tg.Tensor(-8.0, requires_grad=True)
+        >>> float(tg.cbrt(x)), round(float(tg.grad(tg.cbrt(x), x)), 12)
+        (-2.0, 0.083333333333)
+        """,
+    "reciprocal": """1/x, elementwise: ∂y/∂x = −y².
+
+        >>> x = tg.Tensor(2.0, requires_grad=True)
+        >>> float(tg.reciprocal(x)), float(tg.grad(tg.reciprocal(x), x))
+        (0.5, -0.25)
+        """,
+    "hypot": """√(a² + b²), elementwise, without overflow: ∂y/∂a = a/y, ∂y/∂b = b/y, and 0 where y = 0.
+
+        >>> a, b = tg.Tensor(3.0, requires_grad=True), tg.Tensor(4.0, requires_grad=True)
+        >>> y = tg.hypot(a, b)
+        >>> float(y), [round(float(g), 12) for g in tg.grad(y, [a, b])]
+        (5.0, [0.6, 0.8])
+
+        ValueError where the shapes do not broadcast.
+        """,
+    "logaddexp": """ln(e^a + e^b), elementwise: ∂y/∂a = e^(a−y), the share of a in the sum. Exact at ±1000.
+
+        −inf is masked out; where both are, y = −inf with gradient 0.
+
+        >>> a, b = tg.Tensor([0.0, -np.inf], requires_grad=True), tg.Tensor([0.0, 1000.0], requires_grad=True)
+        >>> y = tg.logaddexp(a, b)
+        >>> y.tolist() == [np.log(2.0), 1000.0], tg.grad(y, a, 1.0).tolist()
+        (True, [0.5, 0.0])
+
+        ValueError where the shapes do not broadcast.
+        """,
+    "mod": """The remainder a − b·⌊a/b⌋, elementwise, with the sign of b: `a % b`. ∂y/∂a = 1, ∂y/∂b = −⌊a/b⌋.
+
+        Where a is a multiple of b, y jumps; the rate is that of the side on which y is near 0.
+
+        >>> a, b = tg.Tensor(7.5, requires_grad=True), tg.Tensor(2.0, requires_grad=True)
+        >>> float(tg.mod(a, b)), [float(g) for g in tg.grad(a % b, [a, b])]
+        (1.5, [1.0, -3.0])
+
+        Division by 0 gives nan and NumPy's warning; ValueError where the shapes do not broadcast.
+        """,
+    "floor": """The whole number at or below x, elementwise: the rate is 0 everywhere.
+
+        >>> tg.floor(tg.Tensor([-0.5, 1.5])).tolist()
+        [-1.0, 1.0]
+        """,
+    "ceil": """The whole number at or above x, elementwise: the rate is 0 everywhere.
+
+        >>> tg.ceil(tg.Tensor([-1.5, 0.5])).tolist()
+        [-1.0, 1.0]
+        """,
+    "copysign": """|a| with the sign of b, elementwise: ∂y/∂a = 1 where a kept its sign, −1 where not, 0 at a = 0.
+
+        >>> a = tg.Tensor([1.0, 2.0], requires_grad=True)
+        >>> y = tg.copysign(a, [-1.0, 1.0])
+        >>> y.tolist(), tg.grad(y, a, 1.0).tolist()
+        ([-1.0, 2.0], [-1.0, 1.0])
+
+        ValueError where the shapes do not broadcast.
+        """,
+    "elu": """x where x > 0, else e^x − 1, elementwise: ∂y/∂x = 1 where x > 0, else y + 1.
+
+        >>> x = tg.Tensor([-np.log(2.0), 3.0], requires_grad=True)
+        >>> tg.elu(x).data.round(12).tolist(), tg.grad(tg.elu(x), x, 1.0).round(12).tolist()
+        ([-0.5, 3.0], [0.5, 1.0])
+        """,
+    "clip": """x kept within low..high, elementwise; None leaves that side open: ∂y/∂x = 1 within and on the bounds.
+
+        Outside it is 0, and the credit goes to the bound where that is a tensor. NumPy's names for the bounds, min and
+        max, are taken too.
+
+        >>> x = tg.Tensor([-2.0, 0.5, 1.0, 3.0], requires_grad=True)
         >>> tg.clip(x, -1.0, 1.0).tolist(), tg.grad(tg.clip(x, -1.0, 1.0), x, 1.0).tolist()
-        ([-1.0, 0.5, 1.0], [0.0, 1.0, 0.0])
+        ([-1.0, 0.5, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0])
         """,
     "where": """a where the condition c holds, else b, elementwise; credit goes to the one that was taken, none to c.
 
@@ -339,6 +503,26 @@ REFERENCE = {
 
         ValueError for an axis that x does not have.
         """,
+    "cumprod": """Running products along `axis` (None: of the flattened x), zeros among the factors or not.
+
+        >>> x = tg.Tensor([2.0, 0.0, 3.0], requires_grad=True)
+        >>> y = tg.cumprod(x)
+        >>> y.tolist(), tg.grad(y, x, [1.0, 10.0, 100.0]).tolist()
+        ([2.0, 0.0, 0.0], [1.0, 620.0, 0.0])
+
+        ValueError for an axis that x does not have.
+        """,
+    "sort": """The entries in rising order along `axis` (the last; None: of the flattened x); each keeps its gradient.
+
+        Entries that tie are in the order in which they stood, and so is their credit.
+
+        >>> x = tg.Tensor([3.0, 1.0, 2.0], requires_grad=True)
+        >>> y = tg.sort(x)
+        >>> y.tolist(), tg.grad(y, x, [1.0, 10.0, 100.0]).tolist()
+        ([1.0, 2.0, 3.0], [100.0, 1.0, 10.0])
+
+        ValueError for an axis that x does not have.
+        """,
     # Values moved about
     "reshape": """The same entries in the same order under another shape; one length may be −1: what is left over.
 
@@ -384,6 +568,76 @@ REFERENCE = {
 
         ValueError where x does not broadcast to it.
         """,
+    "moveaxis": """An axis (or several, as two tuples) moved to another place; the others keep their order.
+
+        >>> tg.moveaxis(tg.Tensor(np.zeros((2, 3, 4))), 0, -1).shape
+        (3, 4, 2)
+
+        ValueError for an axis that x does not have.
+        """,
+    "repeat": """Each entry `repeats` times (a number, or one for each) along `axis` (None: of the flattened x).
+
+        >>> x = tg.Tensor([1.0, 2.0], requires_grad=True)
+        >>> y = tg.repeat(x, [1, 2])
+        >>> y.tolist(), tg.grad(y, x, [1.0, 10.0, 100.0]).tolist()
+        ([1.0, 2.0, 2.0], [1.0, 110.0])
+
+        ValueError where there are not as many numbers as entries.
+        """,
+    "tile": """The whole of x beside itself, `reps` times along each axis (a number: along the last).
+
+        >>> tg.tile(tg.Tensor([1.0, 2.0]), 2).tolist(), tg.tile(tg.Tensor([1.0, 2.0]), (2, 1)).shape
+        ([1.0, 2.0, 1.0, 2.0], (2, 2))
+        """,
+    "roll": """The entries moved on by `shift` places along `axis` (None: of the flattened x), around the end.
+
+        >>> tg.roll(tg.Tensor([1.0, 2.0, 3.0]), 1).tolist()
+        [3.0, 1.0, 2.0]
+
+        ValueError for an axis that x does not have.
+        """,
+    "tril": """The lower triangle of matrices (..., n, m), up to the k-th diagonal above the main one; 0 elsewhere.
+
+        >>> tg.tril(tg.Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [[1.0, 0.0], [3.0, 4.0]]
+        """,
+    "triu": """The upper triangle of matrices (..., n, m), from the k-th diagonal above the main one on; 0 elsewhere.
+
+        >>> tg.triu(tg.Tensor([[1.0, 2.0], [3.0, 4.0]]), k=1).tolist()
+        [[0.0, 2.0], [0.0, 0.0]]
+        """,
+    "diag": """The k-th diagonal of a matrix; of a vector, the matrix that has it as its k-th diagonal and 0 elsewhere.
+
+        >>> tg.diag(tg.Tensor([1.0, 2.0])).tolist(), tg.diag(tg.Tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        ([[1.0, 0.0], [0.0, 2.0]], [1.0, 4.0])
+
+        ValueError for anything but a vector or a matrix.
+        """,
+    "vstack": """The parts joined along the first axis, vectors as one row each.
+
+        >>> tg.vstack([tg.Tensor([1.0, 2.0]), tg.Tensor([3.0, 4.0])]).tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+
+        ValueError for no parts, and for shapes that differ along another axis.
+        """,
+    "hstack": """The parts joined along the second axis; vectors and numbers end to end.
+
+        >>> tg.hstack([tg.Tensor([1.0, 2.0]), tg.Tensor([3.0])]).tolist()
+        [1.0, 2.0, 3.0]
+
+        ValueError for no parts, and for shapes that differ along another axis.
+        """,
+    "take_along_axis": """The entries of x at `indices` along `axis`, an index for each place (as many axes as x).
+
+        The entry of the right class in each row of logits (B, K), for one: `indices` is `classes[:, None]`, axis 1.
+
+        >>> x = tg.Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> y = tg.take_along_axis(x, [[1], [0]], axis=1)
+        >>> y.tolist(), tg.grad(y, x, 1.0).tolist()
+        ([[2.0], [3.0]], [[0.0, 1.0], [1.0, 0.0]])
+
+        IndexError for an index out of bounds, ValueError for indices with another number of axes.
+        """,
     "flip": """The entries in reverse order along `axis`: all axes (None), one, or a tuple of them.
 
         >>> tg.flip(tg.Tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1).tolist()
@@ -423,10 +677,12 @@ REFERENCE = {
         """,
     "pad": """`constant_values` put before and after along each axis: a number, a pair, or a pair for each axis.
 
-        >>> tg.pad(tg.Tensor([1.0, 2.0]), (2, 1)).tolist()
-        [0.0, 0.0, 1.0, 2.0, 0.0]
+        `mode` may be an entry's own: "edge", "reflect", "symmetric" or "wrap", as NumPy's; credit goes to that entry.
 
-        ValueError for another mode than "constant", for negative widths and for pairs that do not fit the axes.
+        >>> tg.pad(tg.Tensor([1.0, 2.0]), (2, 1)).tolist(), tg.pad(tg.Tensor([1.0, 2.0]), 1, mode="edge").tolist()
+        ([0.0, 0.0, 1.0, 2.0, 0.0], [1.0, 1.0, 2.0, 2.0])
+
+        ValueError for other modes, for negative widths and for pairs that do not fit the axes.
         """,
     "take": """The entries at `indices` along `axis` (None: of the flattened x); one taken twice gets both gradients.
 
@@ -463,6 +719,18 @@ METHODS = {
     "transpose": "The axes in another order, given as one tuple or one by one; without any, in reverse order.",
     "flatten": "The same entries as one axis.",
     "T": "The axes in reverse order: of a matrix, its transpose.",
+    "mT": "The last two axes exchanged: a batch of matrices, each transposed. ValueError for fewer axes.",
+    "ravel": 'The same entries as one axis; `order="F"` takes them column by column.',
+    "round": "The nearest whole numbers, or with so many decimals; halves to the even side. The rate is 0.",
+    "diagonal": "The entries whose index along axis2 is that along axis1 plus `offset`, along a new last axis.",
+    "trace": "The sum of a diagonal: see `diagonal`.",
+    "all": "NumPy's all of the values, a plain result: it has no gradient.",
+    "any": "NumPy's any of the values, a plain result: it has no gradient.",
+    "argmax": "Where the largest entry stands (of several, the first): a plain array, without gradient.",
+    "argmin": "Where the smallest entry stands (of several, the first): a plain array, without gradient.",
+    "argsort": "The indices that would sort the entries: a plain array, without gradient. `tg.sort` has one.",
+    "nonzero": "The indices of the entries that are not 0, a plain array for each axis.",
+    "searchsorted": "Where values would go into this sorted vector: a plain array, without gradient.",
     "item": "The one entry as a Python number; ValueError for more than one.",
     "tolist": "The values as nested lists of Python numbers.",
 }
@@ -470,6 +738,9 @@ METHODS = {
 
 def attach() -> None:
     """Give every operation its text, and those of the table the signature that their local rates tell."""
+    for row in (*ops.TABLE, *compositions.TABLE):
+        if row.operation.__name__ not in REFERENCE and row.numpy:
+            row.operation.__doc__ = f"numpy.{row.operation.__name__} for tensors."
     for name, text in REFERENCE.items():
         function = getattr(compositions, name, None) or getattr(ops, name)
         function.__doc__ = inspect.cleandoc(text)
