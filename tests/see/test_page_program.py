@@ -77,6 +77,7 @@ EVERY = {
     "tanh": lambda a, b: tg.tanh(a) + tg.sigmoid(b * 40.0),
     "logsigmoid": lambda a, b: tg.logsigmoid(a) + tg.relu(a) * b,
     "sum": lambda a, b: a.sum(0) + b.sum(1, keepdims=True) + a.sum(),
+    "clip": lambda a, b: tg.clip(a, -0.5, 0.5) * tg.clip(b, None, tg.sin(a)) + tg.clip(a, 0.0),
     "max": lambda a, b: a.max(0) + tg.min(b, 1, keepdims=True) + b.max(),
     "norm": lambda a, b: tg.norm(a, 1) + tg.norm(b),
     "logsumexp": lambda a, b: tg.logsumexp(a * 300.0, 1, keepdims=True) + tg.logsumexp(b, 0),

@@ -55,7 +55,13 @@ def softplus(x: Any) -> Any:
 @composed(numpy=np.clip, method=True)
 def clip(x: Any, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = (low if min is None else min), (high if max is None else max)
-    return x if low is None and high is None else ops.clip_(x, low, high)
+    x = _array(x)
+    if low is not None and high is not None:
+        return ops.clip_(x, low, high)
+    if x.dtype.kind == "f":
+        return x if low is high else ops.clip_(x, -math.inf if low is None else low, math.inf if high is None else high)
+    x = x if low is None else ops.maximum(x, low)  # an infinite bound would make floats of whole numbers
+    return x if high is None else ops.minimum(x, high)
 
 
 @composed(numpy=np.mean, method=True)

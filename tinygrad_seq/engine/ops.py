@@ -155,7 +155,7 @@ minimum  = row(np.minimum,  lambda g, y, a, b: _larger(g, b, a), lambda g, y, a,
 clip_    = row(numerics.clip, lambda g, y, x, low, high: where(equal(x, y), g, 0.0),
                lambda g, y, x, low, high: where(less(x, y), where(equal(y, low), g, 0.0), 0.0),
                lambda g, y, x, low, high: where(  # whatever is neither x nor the lower bound
-                   equal(x, y), 0.0, g if low is None else where(equal(y, low), where(greater(x, y), g, 0.0), g)),
+                   equal(x, y), 0.0, where(equal(y, low), where(greater(x, y), g, 0.0), g)),
                name="clip", elementwise=True,
                rate=("1 within the bounds", "1 where x is below it", "1 where x is above it"))
 where    = row(lambda c, a, b: np.where(c, a, b), None,

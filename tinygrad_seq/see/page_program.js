@@ -10,6 +10,7 @@ const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 const entryByEntry = {
   add: (a, b) => a + b, subtract: (a, b) => a - b, multiply: (a, b) => a * b, divide: (a, b) => a / b,
   power: (a, b) => a ** b, maximum: (a, b) => Math.max(a, b), minimum: (a, b) => Math.min(a, b),
+  clip: (x, low, high) => Math.min(Math.max(x, low), high),
   where: (c, a, b) => (c ? a : b), negative: (a) => -a, exp: Math.exp, expm1: Math.expm1, log: Math.log,
   log1p: Math.log1p, sqrt: Math.sqrt, square: (a) => a * a, abs: Math.abs, sign: Math.sign, sin: Math.sin,
   cos: Math.cos, tanh: Math.tanh, sigmoid, logsigmoid: (a) => Math.min(a, 0) - Math.log1p(Math.exp(-Math.abs(a))),

@@ -30,7 +30,7 @@ ENTRY_BY_ENTRY = (
     ops.add, ops.subtract, ops.multiply, ops.divide, ops.power, ops.maximum, ops.minimum, ops.where, ops.negative,
     ops.exp, ops.expm1, ops.log, ops.log1p, ops.sqrt, ops.square, ops.abs, ops.sign, ops.sin, ops.cos, ops.tanh,
     ops.sigmoid, ops.logsigmoid, ops.relu, ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater,
-    ops.greater_equal,
+    ops.greater_equal, ops.clip_,
 )  # fmt: skip
 # Each entry of the result is one of the first input: their own forward functions say which.
 MOVES = (
