@@ -55,6 +55,7 @@ class Runner:
 
     def __init__(self, plan: Plan, generators: Sequence[np.random.Generator], native: bool | None) -> None:
         self._calls, self._generators, self._native = plan.calls, generators, native
+        self._ready = False
         self._fixed, self._dead = plan.fixed, plan.dead
         self._parts: list[Call] = []  # what is run instead of the calls, known from the first run on
         self._python = len(plan.calls)  # calls among the parts
@@ -70,7 +71,7 @@ class Runner:
 
     def run(self) -> None:
         """Compute all values anew."""
-        if not self._parts:
+        if not self._ready:
             self._prepare()
         states = [rng.bit_generator.state for rng in self._generators]
         if self._again >= OFTEN and self._again % OFTEN:
@@ -133,6 +134,7 @@ class Runner:
                 raise RuntimeError(f"native=True, and a replay cannot run natively here: {reason}") from None
             self._reason = str(reason)
             self._parts = [_quick(call) for call in self._calls]
+        self._ready = True
 
     def _lower(self, library: Library) -> None:
         trials = Trials(library)

@@ -15,8 +15,8 @@ import numpy as np
 from ..engine import numerics, ops
 from ..engine.signatures import Array
 from ..nn import loss, unrolling
-from .compiling import Library
-from .lowering import CLEARS, PLAIN, RULES, SUM, Lowering, No, Record, address
+from .compiling import Library, Unavailable
+from .lowering import CLEARS, PLAIN, RULES, SUM, Lowering, Record, address
 from .matmul import Call
 from .planning import copied
 
@@ -153,7 +153,9 @@ class Trials:
                 own_words = np.array(record.words, np.int64)
                 if record.words[0] == PLAIN and not self._leaves_flags(address(own_words)):
                     record.words[0] = CLEARS
-        except (No, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        except Unavailable:
+            raise
+        except Exception:  # No, or whatever a rule stumbles over
             return None
         return _kind(records, [(address(x) + MARGIN, n) for x, n in zip(mine, spans, strict=True)])
 
