@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 
 import tinygrad_seq as tg
-from tinygrad_seq.see.svg import HEIGHT, Sheet
+from tinygrad_seq.see.layout import HEIGHT
+from tinygrad_seq.see.svg import COLOURS, Sheet, style
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -215,20 +216,251 @@ GRAPHS = [
 ]
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_no_edge_ends_in_a_box_or_runs_along_a_row_behind_one(graph):
-    drawing = tg.draw(graph())
+def pieces_of(path):
+    """The ends of a path; and around each of its lines and curves the smallest upright rectangle."""
+    corners, found = [], []
+    for kind, numbers in re.findall(r"([MLQV])([^MLQVz]*)", path):
+        values = [*map(float, numbers.split())]
+        pairs = [(corners[-1][0], *values)] if kind == "V" else [*zip(values[::2], values[1::2], strict=True)]
+        if corners:
+            found.append((*np.min([corners[-1], *pairs], 0), *np.max([corners[-1], *pairs], 0)))
+        corners.append(pairs[-1])
+    return corners[0], corners[-1], found
+
+
+def test_a_path_is_read_as_it_is_drawn():
+    assert pieces_of("M0 0L10 0Q20 0 20 10L20 30V5z") == (
+        (0, 0), (20, 5), [(0, 0, 10, 0), (10, 0, 20, 10), (20, 10, 20, 30), (20, 5, 20, 30)],
+    )  # fmt: skip
+
+
+EVERY_KIND = [
+    *GRAPHS,
+    pytest.param(
+        lambda: loss_of(tg.nn.LSTM(2, 3, layers=2, bidirectional=True, residual=False, rng=0), {}), id="biLSTM"
+    ),
+    pytest.param(lambda: loss_of(tg.nn.GRU(2, 3, reset="after", update="write", rng=0), {}), id="GRU, reset after"),
+    pytest.param(lambda: loss_of(tg.nn.LSTM(2, 3, projection=2, cell_clip=3.0, rng=0), {}), id="LSTM with projection"),
+    pytest.param(
+        lambda: loss_of(tg.nn.LSTM(2, 3, forget_gate=False, layers=3, residual=True, rng=0), {}), id="carousel"
+    ),
+    pytest.param(lambda: loss_of(tg.nn.RNN(2, 3, bidirectional=True, rng=0), {"lengths": [4, 2]}), id="both, lengths"),
+]
+
+
+def long_run(net, T=40):
+    outputs, _ = net(np.random.default_rng(1).standard_normal((T, 2, 2)))
+    return outputs.square().sum().named("L")
+
+
+def without_steps(n):
+    w, h = tg.Tensor(0.9, requires_grad=True, name="w"), tg.Tensor(1.0, requires_grad=True, name="h")
+    for _ in range(n):
+        h = (w * h + 0.1).named("h")
+    return h
+
+
+LONG = [
+    pytest.param(lambda: long_run(tg.nn.LSTM(2, 3, rng=0)), id="long LSTM"),
+    pytest.param(lambda: long_run(tg.nn.GRU(2, 3, layers=2, bidirectional=True, rng=0)), id="long, two layers, both"),
+    pytest.param(lambda: without_steps(40), id="without steps"),
+]
+QUESTIONS = [{}, {"everything": True}, {"fold": "gates"}, {"fold": "step"}, {"fold": None}, {"only": "h"}]
+
+
+@pytest.mark.parametrize(
+    ("graph", "question"),
+    [
+        pytest.param(*kind.values, question, id=f"{kind.id}, {question}")
+        for kinds, questions in ((EVERY_KIND, QUESTIONS), (LONG, ({}, {"fold": "step"})))
+        for kind in kinds
+        for question in questions
+    ],
+)
+def test_no_edge_crosses_a_box_and_each_joins_its_own_two(graph, question):
+    loss = graph()
+    drawing = tg.draw(loss, **question)
+    svg = ElementTree.fromstring(drawing.svg())
+    space = "{http://www.w3.org/2000/svg}"
+    boxes, edges = {}, []
+    for group in svg.iter(f"{space}g"):
+        rects, title = group.findall(f"{space}rect"), group.find(f"{space}title").text
+        if rects:
+            x, y, w, h = (float(rects[0].get(key)) for key in ("x", "y", "width", "height"))
+            boxes[len(boxes)] = (x, y, x + w, y + h)
+        elif " → " in title:
+            line, head = (path.get("d") for path in group.findall(f"{space}path"))
+            edges.append((title, pieces_of(line), pieces_of(head)))
+    assert len(boxes) == len(drawing.nodes) and len(edges) == len(drawing.edges)
+    corners = np.array(list(boxes.values()))
+    place = {id(x): corner for x, corner in zip(drawing.nodes, corners, strict=True)}
+    own = {f"{drawing.label(e.source)} → {drawing.label(e.target)}": e for e in drawing.edges}
+    for title, line, head in edges:
+        low, high = np.split(np.array(line[2] + head[2])[:, None], 2, axis=2)
+        within = (corners[:, :2] + 1 < high).all(2) & (low < corners[:, 2:] - 1).all(2)
+        assert not within.any(), (title, np.argwhere(within)[:3])
+        if len(own) == len(edges):
+            e = own[title.rpartition(":")[0]]
+            ends = {line[0], head[0]}  # where it comes from, and where the arrow points
+            for x in (e.source, e.target):
+                left, top, right, bottom = place[id(x)]
+                assert any(
+                    min(abs(px - left), abs(px - right)) < 1.5 and top <= py <= bottom for px, py in ends
+                ), (title, ends, place[id(x)])  # fmt: skip
+
+
+@pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 6, 7, 12, 60])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_drawing_is_at_most_1600_pixels_wide_and_says_what_it_folded(T, layers, both):
+    net = tg.nn.LSTM(2, 3, layers=layers, bidirectional=both, rng=0)
+    drawing = tg.draw(long_run(net, T))
+    assert float(ElementTree.fromstring(drawing.svg()).get("width")) <= 1600
+    steps = {x.step for x in drawing.nodes if x.step is not None}
+    said = " ".join(texts(drawing.svg()))
+    assert {1, T} <= steps and (len(steps) == T or "are folded into the boxes under …" in said)
+    assert ("Folded into the edges, which carry their credit: f, g, i, o." in said) == (
+        "f" not in {x.name for x in drawing.nodes}
+    )
+
+
+@pytest.mark.parametrize("graph", [*EVERY_KIND, *LONG])
+@pytest.mark.parametrize("question", [{}, {"fold": "gates"}, {"fold": "step"}, {"only": ("c", "h")}], ids=str)
+def test_what_is_left_out_leaves_the_credit_on_the_edges(graph, question):
+    loss = graph()
+    if "only" in question:
+        question = {"only": [name for name in ("c", "h") if name in tg.Tape(loss)._names]}
+    drawing = tg.draw(loss, **question)
+    flow, came = drawing.flow, {}
+    for e in drawing.edges:
+        if e.credit is not None:
+            came[e.source] = came.get(e.source, 0.0) + np.asarray(e.credit).ravel()
+    compared = 0
+    for x in drawing.nodes:
+        if not isinstance(x, tg.Tensor) or not x.requires_grad or x in set(flow.tape.results):
+            continue
+        if question.get("fold") != "step" or x not in came:  # there, edges within a box are not drawn
+            np.testing.assert_allclose(came.get(x, np.zeros(x.size)), flow[x].ravel(), rtol=1e-9, atol=1e-12)
+            compared += 1
+    assert compared or question.get("fold") == "step"
+
+
+def test_a_step_that_is_one_box_sends_what_its_tensors_send():
+    loss = lstm_of_one_unit()
+    drawing = tg.draw(loss, fold="step")
+    flow = tg.Tape(loss).flow()
+    one = {e.target.step: e for e in drawing.edges if e.source.name == "c, h"}
+    assert [drawing.label(e.source) for e in one.values()] == ["c, h₁", "c, h₂", "c, h₃"]
+    c, h = flow.tape.find("c", 1), flow.tape.find("h", 1)
+    within = sum(e.credit for e in tg.draw(loss).edges if e.source is c and e.target in (h, flow.tape.find("o", 1)))
+    np.testing.assert_allclose(one[2].credit, [(flow[c] - within).item(), flow[h].item()], rtol=1e-12)
+
+
+def test_only_the_names_that_were_asked_for_are_drawn():
+    loss = lstm_of_one_unit()
+    assert {x.name for x in tg.draw(loss, only=("c", "h")).nodes} == {"c", "h", "loss"}
+    assert {x.name for x in tg.draw(loss, only="c").nodes} == {"c", "loss"}
+    with pytest.raises(ValueError, match=r"no tensor on this tape is named 'q'; there are"):
+        tg.draw(loss, only=("c", "q"))
+    with pytest.raises(ValueError, match=r"fold is one of 'fit', 'gates', 'step', None; got 'gate'"):
+        tg.draw(loss, fold="gate")
+    with pytest.raises(ValueError, match="everything=True draws each operation"):
+        tg.draw(loss, everything=True, only="c")
+
+
+def test_inputs_and_the_first_state_are_drawn_at_every_step():
+    drawing = tg.draw(lstm_of_one_unit())
+    inputs = {drawing.label(e.source): drawing.label(e.target) for e in drawing.edges if not e.source.requires_grad}
+    assert set(inputs) == {"c", "[x, h]₁", "x₂", "x₃"}  # at the start nothing is recorded of the join of two constants
+    named, _ = tg.nn.GRU(2, 3, rng=0)(tg.Tensor(np.ones((3, 2)), name="words"))
+    assert {x.step for x in tg.draw(named.sum()).nodes if x.name == "words"} == {1, 2, 3}
+
+
+def test_a_parameter_without_a_name_is_not_called_a_constant():
+    p = tg.Tensor([1.0, 2.0], requires_grad=True)
+    assert (
+        "parameter" in texts(tg.draw((p * 2.0).sum().named("y")).svg())
+        and "constant" not in tg.draw((p * 2.0).sum()).svg()
+    )
+
+
+def test_the_cell_is_drawn_as_in_textbooks():
+    drawing = tg.draw(lstm_of_one_unit())
     sheet = Sheet(drawing)
-    boxes = [sheet.place(x) for x in drawing.nodes]
-    paths = re.findall(r'<g[^>]*><path d="(M[^"]+)"[^/]*/><path d="(M[^"]+)"', drawing.svg())
-    assert len(paths) == len(drawing.edges) > 0
-    for line, head in paths:
-        x1, y1, x2, y2, x3, y3, x4, y4 = map(float, re.findall(r"-?[\d.]+", line))
-        points = [(x1, y1), (x4, y4), tuple(map(float, re.findall(r"-?[\d.]+", head)[:2]))]
-        if y1 == y4:
-            points.append(((x1 + 3 * x2 + 3 * x3 + x4) / 8, (y1 + 3 * y2 + 3 * y3 + y4) / 8))  # the middle of the curve
-        for x, y in points:
-            assert not any(u < x < u + sheet.box and v < y < v + HEIGHT for u, v in boxes), (line, head)
+    rows = {name: {sheet.place(x)[1] for x in drawing.nodes if x.name == name and x.step} for name in "figoch"}
+    assert [len(found) for found in rows.values()] == [1] * 6
+    heights = [found.pop() for found in rows.values()]
+    assert heights == sorted(heights)  # gates above, the cell line, h below
+    along = [way for way in sheet.ways if way.edge.source.name == way.edge.target.name == "c"]
+    assert len(along) == 3 and all(len({y for _, y in sheet.points(way)}) == 1 for way in along)  # straight
+    assert not any("layer" in text for text in texts(drawing.svg()))
+    texts_of_two = texts(tg.draw(loss_of(tg.nn.RNN(2, 3, layers=2, rng=0), {})).svg())
+    assert texts_of_two.count("layer0") == 1 and "h₂" in texts_of_two  # the scope once, for its band
+
+
+def test_the_strip_shows_the_gradient_at_every_step():
+    drawing = tg.draw(long_run(tg.nn.RNN(2, 3, rng=0), 200))
+    ((scope, name, sizes),) = drawing.strip()
+    flow = drawing.flow
+    assert (scope, name) == ("layer0", "h") and [step for step, _ in sizes] == list(range(1, 201))
+    assert all(np.isclose(size, np.linalg.norm(flow[flow.tape.find("h", step)])) for step, size in sizes)
+    assert "The gradient at every step from 1 to 200" in " ".join(texts(drawing.svg()))
+    assert 'class="bars"' not in tg.draw(three_uses()).svg()
+
+
+def contrast(a, b):
+    """Of two colours, as WCAG 2.2 defines it."""
+
+    def luminance(colour):
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_texts_and_edges_stand_out_from_what_they_lie_on(theme):
+    colours = COLOURS[theme]
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    for line in ("text", "quiet", "frame", "credit", "value", "cut"):
+        for ground in ("page", "column", "box"):
+            assert contrast(colours[line], colours[ground]) >= 4.5, (line, ground)
+    assert "opacity" not in style()  # which would take it away again
+    assert "@media (prefers-color-scheme: dark)" in tg.draw(three_uses()).svg()
+
+
+def test_a_drawing_can_be_read_aloud():
+    root = ElementTree.fromstring(tg.draw(three_uses()).svg())
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.get("role") == "graphics-document document" and root[0].tag == f"{space}title"
+    assert root[0].text == root.get("aria-label") == "The unrolled graph of L"
+    groups = list(root.iter(f"{space}g"))
+    assert groups and all(g.get("role") and g[0].tag == f"{space}title" and g[0].text for g in groups)
+
+
+ANY_NAME = st.text(st.characters(exclude_categories=()), min_size=1, max_size=12) | st.sampled_from([
+    '"><script>alert(1)</script>', "a'b\\", "x]]>", "é→😀", "%%{init}%%", "end", "a;b", "{{x}}", "`a`",
+    "--> b", "#quot;",
+])  # fmt: skip
+
+
+@given(ANY_NAME, ANY_NAME, ANY_NAME)
+def test_names_are_spelled_out_in_every_language(a, b, scope):
+    x = tg.Tensor(1.0, requires_grad=True, name=a)
+    with tg.step(1), tg.scope(scope):
+        y = (2.0 * x).named(b)
+    drawing = tg.draw(y * y)
+    root = ElementTree.fromstring(drawing.svg())
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
+        "svg", "title", "desc", "style", "rect", "text", "path", "g", "line",
+    }  # fmt: skip
+    lines = drawing.mermaid().split("\n")
+    assert len(lines) == 2 + len(drawing.nodes) + len(drawing.edges) + 2 * sum(map(math.isfinite, drawing.columns))
+    assert all(line.count('"') % 2 == 0 and "<script" not in line for line in lines)
+    dot = re.sub(r'"(?:[^"\\]|\\.)*"', '""', drawing.dot())  # without its strings
+    assert re.fullmatch(r'[\w\s\[\]{}=;>",-]*', dot) and dot.count("{") == dot.count("}")
 
 
 @pytest.mark.parametrize("graph", [*GRAPHS, lambda: tg.Tensor(1.0, requires_grad=True, name="x") * 2.0])
@@ -297,7 +529,8 @@ def test_a_graph_without_names_or_steps_is_drawn_whole():
 def test_some_steps_of_many():
     tape = tg.Tape(tg.nn.RNN(1, 2, rng=0)(np.ones((6, 1)))[0].sum().named("L"))
     drawing = tg.draw(tape, steps=(2, 4))
-    assert [(x.name, x.step) for x in drawing.nodes] == [("h", 2), ("h", 3), ("h", 4), ("L", None)]
+    nodes = [(x.name, x.step) for x in drawing.nodes]
+    assert nodes == [("x", 2), ("x", 3), ("x", 4), ("h", 2), ("h", 3), ("h", 4), ("L", None)]
     assert all(e.source.step in (2, 3, 4) for e in drawing.edges)
     states = tg.Tape(*[x for x in tg.Tape(three_uses()).find("h") if x.step == 3])
     with pytest.raises(ValueError, match=r"nothing to draw at steps \(8, 9\): .*steps 1"):

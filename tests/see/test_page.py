@@ -177,7 +177,10 @@ def test_names_are_text_and_nothing_else(names):
     text = tg.explore(three_uses(names=names), knobs=None).html()
     plain = Elements(tg.explore(three_uses()).html())
     elements = Elements(text)
-    assert [tag for tag, _ in elements.attributes] == [tag for tag, _ in plain.attributes]
+    # A drawing breaks its notes where it is wide enough for its names.
+    assert [tag for tag, _ in elements.attributes if tag != "text"] == [
+        tag for tag, _ in plain.attributes if tag != "text"
+    ]
     assert text.count("</script") == 2
     labels = {label for _, _, label, _ in carried(tg.explore(three_uses(names=names)))["programs"][0]["tensors"]}
     assert any("".join(c if c.isprintable() else " " for c in names[0]) in label for label in labels)
@@ -378,7 +381,7 @@ def test_cuts_and_held_tensors_are_switched_on_the_same_program(opened):
         agree(tab, loss, [(2, 3)] if cut else [], held if hold else [])
         drawing = tg.draw(tg.Tape(loss).flow(cut=[(2, 3)] if cut else [], holding=held if hold else []))
         dotted = tab.evaluate(
-            "() => [...document.querySelectorAll('[data-edge] path:first-child')].map((e) => e.matches('.value'))"
+            "() => [...document.querySelectorAll('[data-edge] path:first-of-type')].map((e) => e.matches('.value'))"
         )
         assert dotted == [not e.carries for e in drawing.edges]
     address = tab.url

@@ -188,7 +188,7 @@ class RNNCell(Cell):
 
     def __call__(self, x: Any, state: Any, mask: Any = None) -> tuple[Tensor, Tensor]:
         x, h = self._checked(x, state)
-        u = concat([x, h if mask is None else h * mask], -1)
+        u = _joined(x, h if mask is None else h * mask)
 
         h = ACTIVATIONS[self.activation](u @ self.A + self.b).named("h")
         return h, h
@@ -262,7 +262,7 @@ class LSTMCell(Cell):
 
     def __call__(self, x: Any, state: Any, mask: Any = None) -> tuple[Tensor, LSTMState]:
         x, h, c = self._checked_pair(x, state)
-        u = concat([x, h if mask is None else h * mask], -1)
+        u = _joined(x, h if mask is None else h * mask)
         f, i, o, g = self._gates(u @ self.A + self.b)
 
         c = f * c + i * g if self.forget_gate else c + i * g
@@ -366,7 +366,7 @@ class GRUCell(Cell):
     def __call__(self, x: Any, state: Any, mask: Any = None) -> tuple[Tensor, Tensor]:
         x, h = self._checked(x, state)
         seen = h if mask is None else h * mask
-        s = sigmoid(concat([x, seen], -1) @ self.A + self.b)
+        s = sigmoid(_joined(x, seen) @ self.A + self.b)
         r, z = (getitem(s, index=self._place[gate]).named(gate) for gate in "rz")
 
         if self.b_u is None:
@@ -379,6 +379,12 @@ class GRUCell(Cell):
 
     def _conventions(self) -> dict[str, Any]:
         return {"update": self.update, "reset": self.reset, "update_bias": _brief(self.update_bias)}
+
+
+def _joined(x: Tensor, h: Tensor) -> Tensor:
+    """u = [x, h]. Where both are constants, as at the start, nothing is recorded: its name says what it holds."""
+    u = concat([x, h], -1)
+    return u if u.requires_grad or u.record is not None else u.named("[x, h]")
 
 
 def _brief(bias: Any) -> Any:

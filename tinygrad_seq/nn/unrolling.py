@@ -223,7 +223,10 @@ def unrolled(
         outputs = []
         for t in places:
             with step(t + 1):
-                stepped = cell(getitem(xs, index=(t, ...)), state, **options)
+                x = getitem(xs, index=(t, ...))
+                if not x.requires_grad and x.record is None:  # a constant: drawings call it by its name
+                    x.name = xs.name or "x"
+                stepped = cell(x, state, **options)
                 if (
                     not isinstance(stepped, tuple) or len(stepped) != 2
                 ):  # two rows of a tensor would pass for two things

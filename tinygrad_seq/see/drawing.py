@@ -9,13 +9,16 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..engine.tensor import Tensor
 from ..reading.tape import Flow, Tape
-from .graph import Graph, short
+from .graph import FOLDS, Box, Graph, short
+from .layout import NARROWEST
 from .svg import Sheet
+
+WIDEST = 1600  # of a drawing, if nothing else is asked for
 
 
 class Drawing(Graph):
@@ -40,14 +43,14 @@ class Drawing(Graph):
     def mermaid(self) -> str:
         """The graph as a Mermaid flowchart: thick where credit goes back, with how much, dotted where only the value
         goes on."""
-        lines = ["flowchart LR"]
+        lines, steps = ["flowchart LR"], self.step_columns()
         ids = {x: f"n{k}" for k, x in enumerate(self.nodes)}
         for column, members in self.columns.items():
-            lines += [f'  subgraph s{column}["step {column}"]'] if math.isfinite(column) else []
+            lines += [f'  subgraph s{column}["step {column}"]'] if column in steps else []
             for x in members:
                 text = "<br>".join(map(html.escape, self.lines(x)))
                 lines.append(f'    {ids[x]}["{text}"]')
-            lines += ["  end"] if math.isfinite(column) else []
+            lines += ["  end"] if column in steps else []
         for e in self.edges:
             arrow = f'== "{short(e.credit)}" ==>' if e.carries else "-.->"
             lines.append(f"  {ids[e.source]} {arrow} {ids[e.target]}")
@@ -55,13 +58,13 @@ class Drawing(Graph):
 
     def dot(self) -> str:
         """The graph in Graphviz' language."""
-        lines = ["digraph {", "  rankdir=LR; node [shape=box]"]
+        lines, steps = ["digraph {", "  rankdir=LR; node [shape=box]"], self.step_columns()
         ids = {x: f"n{k}" for k, x in enumerate(self.nodes)}
         for column, members in self.columns.items():
-            lines += [f'  subgraph "cluster_{column}" {{ label="step {column}"'] if math.isfinite(column) else []
+            lines += [f'  subgraph "cluster_{column}" {{ label="step {column}"'] if column in steps else []
             for x in members:
                 lines.append(f"    {ids[x]} [label={_quoted(chr(10).join(self.lines(x)))}]")
-            lines += ["  }"] if math.isfinite(column) else []
+            lines += ["  }"] if column in steps else []
         for e in self.edges:
             look = f"label={_quoted(short(e.credit))}" if e.carries else "style=dashed"
             lines.append(f"  {ids[e.source]} -> {ids[e.target]} [{look}]")
@@ -75,9 +78,9 @@ class Drawing(Graph):
             raise ValueError(f"a drawing is saved as {', '.join(forms)}, got {os.fspath(path)!r}")
         Path(path).write_text(forms[suffix](), encoding="utf-8")
 
-    def lines(self, x: Tensor) -> tuple[str, str, str]:
+    def lines(self, x: Box) -> tuple[str, str, str]:
         """What is said of a tensor: its name, value and gradient."""
-        return self.label(x), short(x._array), f"credit {self.gradient(x)}"
+        return self.label(x), self.value(x), f"credit {self.gradient(x)}"
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -86,14 +89,29 @@ class Drawing(Graph):
         return f"Drawing({len(self.nodes)} nodes, {len(self.edges)} edges; .svg(), .mermaid(), .dot() or .save(path))"
 
 
-def draw(of: Flow | Tape | Tensor, steps: tuple[int, int] | None = None, everything: bool = False) -> Drawing:
+def draw(
+    of: Flow | Tape | Tensor,
+    steps: tuple[int, int] | None = None,
+    everything: bool = False,
+    only: Sequence[str] | str | None = None,
+    fold: str | None = "fit",
+) -> Drawing:
     """Draw a flow, or that of a tape or of a loss: the unrolled graph, and where credit goes on it.
 
     Tensors with names are drawn, with their values and gradients (of arrays the norms); what has no name lies on the
     edges between, unless there are no names or `everything` is asked for. A solid edge carries credit back, the wider
     the more (by decades); a dotted one carries only its value: a cut, a held tensor or a constant stops the credit.
-    `steps=(first, last)` leaves out the other steps. A tensor that several steps read, such as a weight, stands below
-    with what the uses of each step give: its ledger.
+    A tensor that several steps read, such as a weight, stands below with what the uses of each step give: its ledger.
+
+    `only=("c", "h")`: the tensors of these names. `steps=(first, last)` leaves out the other steps. What is not drawn
+    is folded into the edges between what is, and they carry its credit, exactly. `fold`: "gates" draws only what goes
+    on from a step or a layer to another one; "step" makes that one box for each step and layer; None draws all that
+    was asked for, however wide. "fit", if nothing is said: as little of this as a width of 1,600 pixels needs, and of
+    a long run the first steps, "…", and the last ones, with the size of the gradient at every step in a strip below.
+    The drawing says what it has folded.
+
+    TypeError for what is no flow, tape or loss; ValueError where a name of `only` is on no tensor of the tape, and for
+    another `fold`; TapeReleasedError where a backward pass has released the tape.
 
     >>> import tinygrad_seq as tg
     >>> w, h = tg.Tensor(0.5, requires_grad=True, name="w"), tg.Tensor(1.0, name="h")
@@ -119,7 +137,37 @@ def draw(of: Flow | Tape | Tensor, steps: tuple[int, int] | None = None, everyth
         of = of.flow()
     if not isinstance(of, Flow):
         raise TypeError(f"draw takes a flow, a tape or a loss, got {type(of).__name__}")
-    return Drawing(of, steps, everything)
+    if fold not in FOLDS:
+        raise ValueError(f"fold is one of {', '.join(map(repr, FOLDS))}; got {fold!r}")
+    if fold != "fit" or everything:
+        return Drawing(of, steps, everything, only, None if fold == "fit" else fold)
+    for level in (None, "gates", "step"):
+        drawing = Drawing(of, steps, everything, only, level)
+        if _fits(drawing):
+            break
+    return drawing
+
+
+def _fits(drawing: Drawing) -> bool:
+    """Leave out as few steps as a drawing needs to be as wide as it may be; whether that leaves enough of them."""
+    steps = [int(column) for column in drawing.columns if math.isfinite(column)]  # or places in a row
+    if len(steps) * NARROWEST <= WIDEST and Sheet(drawing).width <= WIDEST:
+        return True
+    least = 3 if drawing.fold is None else 2
+    if drawing.steps is not None or len(steps) < least + 2:
+        return False
+
+    def width(shown: int) -> float:
+        first = shown // 2
+        drawing.arrange((steps[first], steps[first - shown - 1]))
+        return Sheet(drawing).width
+
+    start = width(least)
+    each = max(width(least + 1) - start, NARROWEST) if len(steps) > least + 2 else NARROWEST
+    shown = min(least + max(int((WIDEST - start) / each), 0), len(steps) - 2)
+    while shown > least and width(shown) > WIDEST:
+        shown -= 1
+    return width(shown) <= WIDEST
 
 
 def _quoted(text: str) -> str:

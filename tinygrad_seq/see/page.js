@@ -255,8 +255,7 @@ class Page {
       const carries = sizes[k] !== 0, finite = Number.isFinite(sizes[k]);
       const share = finite ? Math.max(1 + Math.log10(sizes[k] / largest) / 4, 0) : 1; // over four decades
       path.classList.toggle("value", !carries);
-      path.style.strokeWidth = carries ? 0.75 + 4.25 * share : 1;
-      path.style.opacity = carries ? 0.35 + 0.65 * share : 1;
+      path.style.strokeWidth = carries ? 0.9 + 4.1 * share : 1.2;
       if (head) head.style.display = carries ? "" : "none";
       const none = credits[k] ? "credit 0" : "the value crosses, the credit does not";
       const says = carries ? `credit ${look(credits[k], 4)}` : none;

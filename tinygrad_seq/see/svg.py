@@ -1,4 +1,4 @@
-"""A graph on a page: where everything stands, and the SVG of it.
+"""A graph on a page: the SVG of it.
 
 What stands for a tensor or an edge says so, for a page that writes other numbers there: `data-node` and `data-edge` are
 places in `graph.nodes` and `graph.edges`, and `data-cell` tells a text's content: `value 3` and `credit 3` of a node,
@@ -9,175 +9,149 @@ from __future__ import annotations
 
 import html
 import math
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
-from ..engine.tensor import Tensor
-from .graph import Edge, Graph, amount, printable, short
+import numpy as np
+
+from .graph import Box, Fold, Graph, amount, called, printable, short
+from .layout import HEIGHT, Layout, Way
 
 DECADES = 4  # how far below the largest credit an edge is still wider than a hairline
-BOX, GAP, LANE, HEIGHT, TOP = 92, 40, 62, 46, 34  # of boxes: width, space beside, from row to row, height, first row
-CREDIT, VALUE, CUT = "#d9721f", "#9aa5b1", "#c81e1e"
-STYLE = f"""
-text {{ font: 12px system-ui, sans-serif; fill: #1f2933; text-anchor: middle }}
-.name {{ font-weight: 600; font-size: 13px }}
-.credit {{ fill: #b3500f }}
-.quiet {{ fill: #697586 }}
-.left {{ text-anchor: start }}
-.right {{ text-anchor: end }}
-.box {{ fill: #fff; stroke: #7b8794 }}
-.result {{ stroke: #1f2933; stroke-width: 2 }}
-.held {{ stroke: {CUT}; stroke-dasharray: 5 3 }}
-.column {{ fill: #f3f5f7 }}
-.edge {{ fill: none; stroke: {CREDIT} }}
-.value {{ stroke: {VALUE}; stroke-width: 1; stroke-dasharray: 2 4 }}
-.head {{ fill: {CREDIT} }}
-.value-head {{ fill: {VALUE} }}
-.cut {{ stroke: {CUT}; stroke-width: 2; stroke-dasharray: 6 4 }}
-"""
+STRIP, BARS = 26, 240  # height of a row of the strip, and how many bars it has at most
+# Every colour of a text or a line stands out from every ground by 4.5 to 1.
+COLOURS = {
+    "light": {
+        "page": "#ffffff", "column": "#f2f4f7", "box": "#ffffff", "text": "#1f2933", "quiet": "#56616e",
+        "frame": "#5f6b78", "credit": "#a84a0b", "value": "#5b6775", "cut": "#b3141c",
+    },
+    "dark": {
+        "page": "#12161b", "column": "#1b2129", "box": "#12161b", "text": "#e6e9ed", "quiet": "#a3afbb",
+        "frame": "#8693a0", "credit": "#f2a05e", "value": "#95a3b1", "cut": "#ff8a85",
+    },
+}  # fmt: skip
+RULES = {
+    "text": "font: 12px system-ui, 'DejaVu Sans', sans-serif; fill: {text}; text-anchor: middle",
+    ".name": "font-weight: 600; font-size: 13px",
+    ".credit": "fill: {credit}",
+    ".quiet": "fill: {quiet}",
+    ".left": "text-anchor: start",
+    ".right": "text-anchor: end",
+    ".page": "fill: {page}",
+    ".column": "fill: {column}",
+    ".box": "fill: {box}; stroke: {frame}",
+    ".result": "stroke: {text}; stroke-width: 2",
+    ".held": "stroke: {cut}; stroke-dasharray: 5 3",
+    ".edge": "fill: none; stroke: {credit}; stroke-linejoin: round",
+    ".value": "stroke: {value}; stroke-width: 1.2; stroke-dasharray: 2 4",
+    ".head": "fill: {credit}",
+    ".value-head": "fill: {value}",
+    ".cut": "stroke: {cut}; stroke-width: 2; stroke-dasharray: 6 4",
+    ".several": "fill: none; stroke: {frame}; stroke-width: 1.5",
+    ".bars": "fill: {credit}",
+    ".axis": "stroke: {frame}",
+}
 LEGEND = {
     "credit goes back": '<path class="edge" stroke-width="4" d="M{0} {1}h30"/>',
     "only the value goes on": '<path class="edge value" d="M{0} {1}h30"/>',
     "cut": '<path class="cut" d="M{0} {1}h30"/>',
     "held": '<rect class="box held" x="{0}" y="{2}" width="30" height="12" rx="3"/>',
+    "several, folded": '<rect class="box" x="{0}" y="{2}" width="30" height="12" rx="3"/>'
+    '<path class="several" d="M{0} {1}m3 9h24"/>',
 }
 NOTES = "Below a value its gradient. An edge is the wider the more credit it carries: counted in powers of ten."
 NORMS = " Of arrays the ‖norm‖, and norms do not add up as the arrays do."
 
 
-class Sheet:
-    """Where everything stands on the page."""
+def style(theme: str | None = None) -> str:
+    """The rules, light and (where the reader prefers it) dark; a theme is one of the two, always.
+
+    A page that a drawing stands in has its own rules: these hold within.
+    """
+
+    def rules(colours: dict[str, str], changed: bool = False) -> str:
+        kept = {name: rule for name, rule in RULES.items() if not changed or "{" in rule}
+        return "".join(f".unrolled {name} {{ {rule.format(**colours)} }}\n" for name, rule in kept.items())
+
+    if theme is not None:
+        return rules(COLOURS[theme])
+    return rules(COLOURS["light"]) + f"@media (prefers-color-scheme: dark) {{\n{rules(COLOURS['dark'], True)}}}\n"
+
+
+class Sheet(Layout):
+    """The page: boxes and edges where the layout says, the ledger, the strip, the legend and the notes below."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.results = graph, set(graph.flow.tape.results)
-        labels = [graph.label(x) for x in (*graph.nodes, *graph.shared)]
-        self.box = max(BOX, 14 + 8 * max(map(len, labels)))
-        lane, column = self._lanes(), {x: c for c, members in graph.columns.items() for x in members}
-        depth = dict.fromkeys(graph.nodes, 0)
-        for e in sorted(graph.edges, key=lambda e: e.target._number):
-            if column[e.source] == column[e.target]:
-                depth[e.target] = max(depth[e.target], depth[e.source] + 1)
-        # How far to the right in its column: the same at every step.
-        alike = {x: (lane[x], column[x] if math.isinf(column[x]) else None) for x in graph.nodes}
-        rank: dict[Any, int] = {}
-        for x in graph.nodes:
-            rank[alike[x]] = max(rank.get(alike[x], 0), depth[x])
-        self.rank = {x: rank[alike[x]] for x in graph.nodes}
-        self.column, self.left, self.right = column, dict[float, float](), dict[float, float]()
-        right = 8.0
-        if graph.ledgers and -math.inf not in graph.columns:
-            right += self.box  # their names stand there
-        for name, members in graph.columns.items():
-            self.left[name] = right
-            right += (1 + max(self.rank[x] for x in members)) * (self.box + GAP)
-            self.right[name] = right
-        self.end = right  # and there their sums, with what no step of the drawing gives
-        if graph.ledgers:
-            after = self.right[math.inf] - self.left[math.inf] if math.inf in graph.columns else 0.0
-            self.end += max(0.0, (self.box + GAP if graph.steps is None else 220) - after)
-        self.said = [said for said in LEGEND if said not in ("cut", "held")]
+        super().__init__(graph)
+        self.results = set(graph.flow.tape.results)
+        steps = [x for x in self.left if math.isfinite(x)]
+        if graph.ledgers:  # the sums stand at the end, with what no step of the drawing gives
+            after = self.right[math.inf] - self.left[math.inf] if math.inf in self.left else 0.0
+            self.end += max(0.0, (self.box + 36 if graph.steps is None else 220) - after) if steps else 0.0
+        self.said = [said for said in LEGEND if said not in ("cut", "held", "several, folded")]
         self.said += ["cut"] * bool(self._boundaries()) + ["held"] * bool(graph.flow.holding & set(graph.nodes))
-        arrays = any(x.size > 1 for x in (*graph.nodes, *graph.shared))
-        self.notes = [NOTES + NORMS * arrays]
-        if graph.steps is not None:
-            self.notes.append(f"Of the steps only {graph.steps[0]} to {graph.steps[1]} are drawn.")
-        self.width = max(self.end + 8, 20 + 6.2 * max(map(len, self.notes)))
-        self.row = self._rows(lane, column)
-        self.standing: dict[int, list[float]] = {}  # in each row, from left to right
-        for x in sorted(graph.nodes, key=self.place):
-            self.standing.setdefault(self.row[x], []).append(self.place(x)[0])
-        self.bottom = TOP + LANE * (1 + max(self.row.values()))
+        self.said += ["several, folded"] * any(isinstance(x, Fold) for x in graph.nodes)
+        arrays = any(isinstance(x, Fold) or x.size > 1 for x in (*graph.nodes, *graph.shared))
+        self.notes = [NOTES + NORMS * arrays, *graph.said()]
+        self.width = max(self.end + 8, 320)
+        self.notes = [line for note in self.notes for line in _wrapped(note, int((self.width - 20) / 6.4))]
         amounts = [amount(e.credit) for e in graph.edges if e.credit is not None]
         self.largest = max(filter(math.isfinite, amounts), default=0.0)
 
-    def _lanes(self) -> dict[Tensor, Any]:
-        """Equal names, and the same unnamed operations in the same order, share a lane."""
-        lane: dict[Tensor, Any] = {}
-        for members in self.graph.columns.values():
-            times = Counter[Any]()
-            for x in members:
-                kind = (x.scope, x.name or x.operation)
-                times[kind] += 1
-                lane[x] = (*kind, times[kind])
-        return lane
-
-    def _rows(self, lane: dict[Tensor, Any], column: dict[Tensor, float]) -> dict[Tensor, int]:
-        """A row for each lane of the steps; what stands before and after them, beside what it is connected with."""
-        nodes = sorted(self.graph.nodes, key=lambda x: (x._operation is None, x._number))
-        taken = {key: k for k, key in enumerate(dict.fromkeys(lane[x] for x in nodes if math.isfinite(column[x])))}
-        row = {x: taken[lane[x]] for x in nodes if lane[x] in taken}
-        used = {(column[x], self.rank[x], k) for x, k in row.items()}
-        beside: dict[Tensor, list[Tensor]] = {}
-        for e in self.graph.edges:
-            beside.setdefault(e.target, []).append(e.source)
-            beside.setdefault(e.source, []).append(e.target)
-        for x in nodes:
-            if x not in row:
-                near = [row[y] for y in beside.get(x, ()) if y in row]
-                free = (k for k in chain(near, count()) if (column[x], self.rank[x], k) not in used)
-                row[x] = next(free)
-                used.add((column[x], self.rank[x], row[x]))
-        return row
-
-    def place(self, x: Tensor) -> tuple[float, float]:
-        left = self.left[self.column[x]] + GAP / 2
-        return left + self.rank[x] * (self.box + GAP), TOP + LANE * self.row[x]
-
-    def svg(self) -> str:
-        edges, nodes = self.graph.edges, self.graph.nodes
-        parts = [*self._columns(), *map(self._edge, count(), edges), *map(self._node, count(), nodes)]
-        bottom = self.bottom + (24 + 22 * len(self.graph.ledgers) if self.graph.ledgers else 0)
-        parts += [*self._ledger(), *self._cuts(), *self._legend(bottom + 18)]
-        width, height = f"{self.width:.0f}", f"{bottom + 34 + 18 * len(self.notes):.0f}"
-        # a page that this stands in has its own rules: these hold within
-        style = "".join(f".unrolled {rule}\n" for rule in STYLE.strip().split("\n"))
-        start = f'<svg xmlns="http://www.w3.org/2000/svg" class="unrolled" width="{width}" height="{height}" '
+    def svg(self, theme: str | None = None) -> str:
+        """The drawing; `theme` "light" or "dark" for where the reader's preference cannot be asked."""
+        graph = self.graph
+        parts = [*self._columns(), *self._cuts(), *map(self._edge, count(), self.ways)]
+        parts += map(self._node, count(), graph.nodes)
+        bottom = self.bottom + (24 + 22 * len(graph.ledgers) if graph.ledgers else 0)
+        parts += self._ledger()
+        strip = self._strip(bottom + 14) if graph.left_out is not None and graph.stepped else []
+        bottom += (26 + STRIP * (len(strip) - 1)) if strip else 0
+        legend = list(self._legend(bottom + 18))
+        rows = legend.pop()
+        width, height = f"{math.ceil(self.width)}", f"{bottom + 16 + 18 * float(rows):.0f}"
+        about = html.escape(printable(f"The unrolled graph of {', '.join(map(called, graph.flow.tape.results))}"))
         return "\n".join([
-            f'{start}viewBox="0 0 {width} {height}">', f"<style>\n{style}</style>",
-            '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>", "",
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="unrolled" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" role="graphics-document document" aria-label="{about}">',
+            f"<title>{about}</title>", f"<desc>{html.escape(' '.join(self.notes))}</desc>",
+            f"<style>\n{style(theme)}</style>", '<rect class="page" width="100%" height="100%"/>',
+            *parts, *strip, *legend, "</svg>", "",
         ])  # fmt: skip
 
     def _columns(self) -> Iterator[str]:
         for column, left in self.left.items():
-            if math.isfinite(column):
-                right = self.right[column]
+            if math.isfinite(column) and self.graph.stepped:
+                right, run = self.right[column], self.graph.left_out
+                said = f"step {column}" if run is None or column != run[0] else "…"
                 yield f'<rect class="column" data-step="{column}" x="{left + 2:.0f}" y="4" rx="6" '
                 yield f'width="{right - left - 4:.0f}" height="{self.bottom - 10:.0f}"/>'
-                yield f'<text class="quiet" x="{(left + right) / 2:.0f}" y="22">step {column}</text>'
+                yield f'<text class="quiet" x="{(left + right) / 2:.0f}" y="20">{said}</text>'
+        for scope, row in self.bands:
+            if scope:
+                y = self.corridor[row] - 5
+                yield f'<text class="name left" x="8" y="{y:.0f}">{html.escape(printable(scope))}</text>'
 
-    def _edge(self, k: int, e: Edge) -> str:
+    def _edge(self, k: int, way: Way) -> str:
         """A path in the direction of what goes along it: credit back, or the value alone on."""
-        (x1, y1), (x2, y2) = self.place(e.source), self.place(e.target)
-        rise = 2 * HEIGHT / 3 + 10 if y1 == y2 and self._between(e, x1, x2) else 0.0  # over what stands there
-        out, into = (1, 1) if x1 < x2 else (-1, -1) if x1 > x2 else (1, -1)  # to the right, or to the left
-        ends = [(x1 + self.box * (out > 0), y1 + HEIGHT / 2), (x2 + self.box * (into < 0), y2 + HEIGHT / 2)]
+        e, points = way.edge, self.points(way)
         between = f"{self.graph.label(e.source)} → {self.graph.label(e.target)}"
         if not e.carries:
             said, tip = "the value crosses, the credit does not" if e.credit is None else "credit 0", 6
             look, head = 'class="edge value"', 'class="value-head"'
         else:
-            ends.reverse()
-            out, into = -into, -out
+            points.reverse()
             share = self._share(amount(e.credit))
-            strong = f'opacity="{0.35 + 0.65 * share:.2f}"'
-            look, head = f'class="edge" stroke-width="{0.75 + 4.25 * share:.2f}" {strong}', f'class="head" {strong}'
-            said, tip = f"credit {short(e.credit)}", 9
-        (x1, y1), (x2, y2) = ends
-        bend = max(GAP * 0.8, abs(x2 - x1) / 3)
-        x3 = x2 - into * tip  # from here on the arrowhead
-        path = f"M{x1:.0f} {y1:.0f}C{x1 + out * bend:.0f} {y1 - rise:.0f} "
-        path += f"{x3 - into * bend:.0f} {y2 - rise:.0f} {x3:.0f} {y2:.0f}"
-        arrow = f"M{x2:.0f} {y2:.0f}L{x3 - into:.0f} {y2 - tip / 1.8:.1f}V{y2 + tip / 1.8:.1f}z"
+            look, head = f'class="edge" stroke-width="{0.9 + 4.1 * share:.2f}"', 'class="head"'
+            said, tip = f"credit {short(e.credit)}", 8
+        (x1, _), (x2, y2) = points[-2:]
+        into = 1 if x2 > x1 else -1
+        arrow = f"M{x2:.0f} {y2:.1f}L{x2 - into * tip:.0f} {y2 - tip / 1.8:.1f}V{y2 + tip / 1.8:.1f}z"
+        points[-1] = (x2 - into * (tip - 1), y2)
         title = f"<title>{html.escape(f'{between}: {said}')}</title>"
-        return f'<g data-edge="{k}"><path d="{path}" {look}/><path d="{arrow}" {head}/>{title}</g>'
-
-    def _between(self, e: Edge, x1: float, x2: float) -> bool:
-        """Whether something stands in the row of an edge between its ends."""
-        row = self.standing[self.row[e.source]]
-        return row[bisect_right(row, min(x1, x2))] < max(x1, x2)
+        shape = f'<path d="{_rounded(points)}" {look}/><path d="{arrow}" {head}/>'
+        return f'<g data-edge="{k}" role="graphics-symbol img">{title}{shape}</g>'
 
     def _share(self, amount: float) -> float:
         """How strong an edge looks: 1 for the largest credit, 0 for what is smaller by so many decades, or nothing."""
@@ -185,43 +159,93 @@ class Sheet:
             return 1.0
         return max(1 + math.log10(amount / self.largest) / DECADES, 0.0) if amount else 0.0
 
-    def _node(self, k: int, t: Tensor) -> str:
-        x, y = self.place(t)
-        result = " result" if t in self.results else " held" if t in self.graph.flow.holding else ""
+    def _node(self, k: int, x: Box) -> str:
+        left, top = self.place(x)
+        kind = " result" if x in self.results else " held" if x in self.graph.flow.holding else ""
+        if isinstance(x, Fold):
+            about = f"{printable(called(x))}, {len(x.tensors)} tensors"
+        else:
+            about = f"{printable(x.label())}, shape {x.shape}"
         lines = [
-            ('class="name"', self.graph.label(t)),
-            (f'class="number" data-cell="value {k}"', short(t._array)),
-            (f'class="credit" data-cell="credit {k}"', self.graph.gradient(t)),
+            ('class="name"', self.graph.short_label(x)),
+            (f'class="number" data-cell="value {k}"', self.graph.value(x)),
+            (f'class="credit" data-cell="credit {k}"', self.graph.gradient(x)),
         ]
-        texts = [
-            f'<text {kind} x="{x + self.box / 2:.0f}" y="{y + 15 + 13.5 * row:.1f}">{html.escape(text)}</text>'
-            for row, (kind, text) in enumerate(lines)
-        ]
-        shape = f'<rect class="box{result}" x="{x:.0f}" y="{y:.0f}" width="{self.box}" height="{HEIGHT}" rx="5"/>'
-        title = f"<title>{html.escape(f'{printable(t.label())}, shape {t.shape}')}</title>"
-        return f'<g data-node="{k}">{shape}{"".join(texts)}{title}</g>'
+        lines = [line for line in lines if line[1]]
+        start = top + HEIGHT / 2 + 4.5 - 6.75 * (len(lines) - 1)
+        texts = "".join(
+            f'<text {look} x="{left + self.box / 2:.0f}" y="{start + 13.5 * row:.1f}">{html.escape(text)}</text>'
+            for row, (look, text) in enumerate(lines)
+        )
+        shape = f'<rect class="box{kind}" x="{left:.0f}" y="{top:.0f}" width="{self.box}" height="{HEIGHT}" rx="5"/>'
+        if isinstance(x, Fold):
+            shape += f'<path class="several" d="M{left + 4:.0f} {top + HEIGHT + 3:.1f}h{self.box - 8}"/>'
+        title = f"<title>{html.escape(about)}</title>"
+        return f'<g data-node="{k}" role="graphics-symbol img">{title}{shape}{texts}</g>'
 
     def _ledger(self) -> Iterator[str]:
         """For each shared tensor, what the uses of each step give, and the gradient that they add up to."""
-        told = [
-            self.graph.flow.uses(x).totals(lambda use: use.step if use.step in self.left else None, short)
-            for x in self.graph.ledgers
-        ]
-        if self.graph.ledgers:
+        graph, run = self.graph, self.graph.left_out
+
+        def column(use: Any) -> Any:
+            if not graph.stepped or use.step is None:
+                return None
+            step = run[0] if run is not None and run[0] <= use.step <= run[1] else use.step
+            return step if step in self.left else None
+
+        told = [graph.flow.uses(x).totals(column, short) for x in graph.ledgers]
+        if graph.ledgers:
             elsewhere = ", + those at no step of the drawing" * any(None in by_step for by_step, _ in told)
-            said = f"What the uses of each step give{elsewhere}"
-            yield f'<text class="quiet left" x="12" y="{self.bottom + 16:.0f}">{said}</text>'
-        for k, (x, (by_step, total)) in enumerate(zip(self.graph.ledgers, told, strict=True)):
+            said = f"What the uses of each step give{elsewhere}" if graph.stepped else "The gradient of what is shared"
+            yield f'<text class="quiet left" x="8" y="{self.bottom + 16:.0f}">{said}</text>'
+        for k, (x, (by_step, total)) in enumerate(zip(graph.ledgers, told, strict=True)):
             y = self.bottom + 38 + 22 * k
-            yield f'<text class="name left" x="12" y="{y:.0f}">{html.escape(self.graph.label(x))}</text>'
+            yield f'<text class="name left" x="8" y="{y:.0f}">{html.escape(graph.label(x))}</text>'
             for step, left in self.left.items():
-                if math.isfinite(step):
+                if math.isfinite(step) and graph.stepped:
                     middle, text = (left + self.right[step]) / 2, by_step.get(step, "—")
                     cell = f'class="credit" data-cell="use {k} {step}"'
                     yield f'<text {cell} x="{middle:.0f}" y="{y:.0f}">{text}</text>'
-            rest = f"+ {by_step[None]} " if None in by_step else ""
+            rest = f"+ {by_step[None]} " if None in by_step and graph.stepped else ""
             cell = f'class="credit name right" data-cell="sum {k}"'
             yield f'<text {cell} x="{self.end - 4:.0f}" y="{y:.0f}">{rest}= {short(total)}</text>'
+
+    def _strip(self, top: float) -> list[str]:
+        """How much credit came to each state, at every step: a row of bars for each, a decade as high as the next."""
+        rows = self.graph.strip()
+        if not rows:
+            return []
+        names = [printable(f"{scope}.{name}" if scope else name) for scope, name, _ in rows]
+        left = 20 + 8.2 * max(map(len, names))
+        wide = self.width - left - 16
+        first, last = rows[0][2][0][0], rows[0][2][-1][0]
+        found = [
+            f'<text class="quiet left" x="8" y="{top + 2:.0f}">The gradient at every step from {first} to {last}: '
+            "the higher a bar, the more decades above the smallest</text>"
+        ]
+        for k, (name, (_, _, amounts)) in enumerate(zip(names, rows, strict=True)):
+            base = top + 8 + STRIP * (k + 1)
+            sizes = np.array([size for _, size in amounts])
+            parts = np.array_split(sizes, min(len(sizes), BARS))
+            bars = np.array([part[np.isfinite(part)].max(initial=0.0) for part in parts])
+            with np.errstate(divide="ignore"):
+                decades = np.log10(bars)
+            seen = np.isfinite(decades)
+            low, high = (decades[seen].min(), decades[seen].max()) if seen.any() else (0.0, 0.0)
+            each = wide / len(bars)
+            shapes = "".join(
+                f"M{left + each * j:.1f} {base}h{max(each - 0.6, 0.5):.1f}v{-(2 + 16 * share):.1f}"
+                f"h{-max(each - 0.6, 0.5):.1f}z"
+                for j, share in enumerate((decades - low) / (high - low) if high > low else np.ones_like(decades))
+                if seen[j]
+            )
+            about = f"{name}: {_told(sizes.min())} to {_told(sizes.max())}"
+            found.append(
+                f'<g role="graphics-symbol img"><title>{html.escape(about)}</title>'
+                f'<text class="name left" x="8" y="{base - 2:.0f}">{html.escape(name)}</text>'
+                f'<path class="axis" d="M{left:.0f} {base}h{wide:.0f}"/><path class="bars" d="{shapes}"/></g>'
+            )
+        return found
 
     def _cuts(self) -> list[str]:
         return [
@@ -232,13 +256,49 @@ class Sheet:
 
     def _boundaries(self) -> list[float]:
         """Where the cuts between steps that are drawn lie."""
-        return [self.left[after] for before, after in self.graph.flow.cut if {before, after} <= self.left.keys()]
+        run = self.graph.left_out
+        shown = {step: step for step in self.left} | ({run[1]: run[0]} if run is not None else {})
+        return [self.left[shown[b]] for a, b in self.graph.flow.cut if a in shown and b in shown]
 
     def _legend(self, y: float) -> Iterator[str]:
-        x = 12
+        """Its lines, and last how many there are."""
+        x, rows = 12.0, 1
         for said in self.said:
-            yield LEGEND[said].format(x, f"{y - 4:.0f}", f"{y - 10:.0f}")
-            yield f'<text class="left" x="{x + 36}" y="{y:.0f}">{said}</text>'
-            x += 52 + 7 * len(said)
+            wide = 52 + 7 * len(said)
+            if x + wide > self.width and x > 12:
+                x, y, rows = 12.0, y + 18, rows + 1
+            yield LEGEND[said].format(f"{x:.0f}", f"{y - 4:.0f}", f"{y - 10:.0f}")
+            yield f'<text class="left" x="{x + 36:.0f}" y="{y:.0f}">{said}</text>'
+            x += wide
         for k, note in enumerate(self.notes, start=1):
-            yield f'<text class="quiet left" x="12" y="{y + 18 * k:.0f}">{note}</text>'
+            yield f'<text class="quiet left" x="12" y="{y + 18 * k:.0f}">{html.escape(note)}</text>'
+        yield str(rows + len(self.notes))
+
+
+def _rounded(points: list[tuple[float, float]], radius: float = 7.0) -> str:
+    """A path along the points, its corners rounded within the angle that they make."""
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    for (x0, y0), (x, y), (x1, y1) in zip(points, points[1:], points[2:], strict=False):
+        before, after = math.dist((x0, y0), (x, y)), math.dist((x, y), (x1, y1))
+        r = min(radius, before / 2, after / 2)
+        if not r:
+            continue
+        a, b = r / before, r / after
+        path += f"L{x + a * (x0 - x):.1f} {y + a * (y0 - y):.1f}Q{x:.1f} {y:.1f} {x + b * (x1 - x):.1f} "
+        path += f"{y + b * (y1 - y):.1f}"
+    return path + f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"
+
+
+def _wrapped(text: str, letters: int) -> Iterator[str]:
+    """Lines of at most so many letters, broken between words."""
+    line = ""
+    for word in text.split():
+        if line and len(line) + len(word) >= letters:
+            yield line
+            line = ""
+        line += " " * bool(line) + word
+    yield line
+
+
+def _told(size: float) -> str:
+    return f"{size:.3g}"
