@@ -132,7 +132,7 @@ class Graph:
         boxes = self._boxes(drawn, self.fold == "step")
         self._pairs, self._shown = self._between(boxes), None
         ends = {x for pair in self._pairs for x in pair}
-        self.nodes = [x for x in dict.fromkeys(boxes[x] for x in drawn) if self._stands(x, ends)]
+        self.nodes: list[Any] = [x for x in dict.fromkeys(boxes[x] for x in drawn) if self._stands(x, ends)]
         self.columns: dict[float, list[Box]] = {}
         for x in self.nodes:
             self.columns.setdefault(self.at[x], []).append(x)
