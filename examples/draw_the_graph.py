@@ -42,7 +42,7 @@ def main():
     }
     rows = []
     for question, flow in questions.items():
-        drawing = tg.draw(flow)
+        drawing = tg.draw(flow, fold=None)  # all of the four steps, however wide
         rows.append((question, *between_steps(drawing), flow[tape.find("c", 1)].item()))
         if options.into:
             options.into.mkdir(parents=True, exist_ok=True)
