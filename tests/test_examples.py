@@ -55,6 +55,28 @@ def test_a_longer_example_says_how_it_is_used(name, run, capsys):
     assert end.value.code == 0 and "usage:" in capsys.readouterr().out
 
 
+def test_the_chart_of_who_survives_shows_each_kind_as_it_is_drawn(monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="charts need the extra `plot`")
+    example = runpy.run_path(str(EXAMPLES / "who_survives.py"), run_name="who_survives")
+    example["born"].__globals__.update(T=40, STEPS=20, ROWS=8)
+    xs = 0.5 * example["np"].random.default_rng(1).standard_normal((40, 8, 8))
+    panels = [("born", example["born"]([0.9, 2.0], [1.0], xs)), ("trained", example["trained"](2, 3.0, length=5))]
+    figure = example["draw"](panels)
+    for axis in figure.axes:
+        lines = {(line.get_color(), line.get_linestyle()) for line in axis.lines}
+        handles = {text.get_text(): line for text, line in zip(*legend_of(axis), strict=True)}
+        assert {(line.get_color(), line.get_linestyle()) for line in handles.values()} - {("black", ":")} <= lines
+        assert all(line.get_linestyle() == "-" for name, line in handles.items() if "LSTM" in name or "GRU" in name)
+        assert len(axis.collections) == len(axis.lines)  # a band for each
+    assert "at birth" in handles
+    figure.canvas.draw()
+    pyplot.close("all")
+
+
+def legend_of(axis):
+    return axis.get_legend().get_texts(), axis.get_legend().get_lines()
+
+
 # --- the character model
 
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -223,3 +224,23 @@ def test_tables_of_a_flow_hold_numbers_and_print_norms_with_six_digits():
     assert one.columns[-1] == "contribution to ∂L/∂w[0, 1]"
     assert one.column(one.columns[-1])[-1] == flow[w][0, 1]
     assert one.texts()[-1][-1] == f"{flow[w][0, 1]:.3g}"
+
+
+def test_a_table_in_latex_spells_out_every_sign():
+    table = tg.Table(("step", "∂L/∂w_0 & more"), [("1 → 2", -0.5), ("50%", 1.5e-05), ("—", 2.0)], "a {title}", foot=1)
+    assert table.to_latex() == "\n".join([
+        "% a {title}", r"\begin{tabular}{lr}", r"\toprule",
+        r"step & $\partial$L/$\partial$w\_0 \& more \\", r"\midrule",
+        r"1 $\to$ 2 & $-0.5$ \\", r"50\% & $1.5\times10^{-5}$ \\", r"\midrule", r"--- & 2 \\", r"\bottomrule",
+        r"\end{tabular}", "",
+    ])  # fmt: skip
+    assert tg.Matrix(np.eye(1), ["a"], ["b"]).to_latex().count(r"\\") == 2
+
+
+@given(st.text(max_size=30))
+def test_a_cell_in_latex_stays_within_its_cell(text):
+    line = tg.Table(("a",), [(text,)]).to_latex().split("\n")[3]
+    plain = re.sub(
+        r"\\(text\w+\{\}|dots\{\}|[A-Za-z]+|[#$%&_{}])|\$[^$]*\$|10\^\{-?\d+\}", "", line.removesuffix(r" \\")
+    )
+    assert not set(plain) & set("\\#$%&_{}~^<>|")

@@ -604,13 +604,60 @@ def test_what_stands_for_a_tensor_or_an_edge_says_which(tmp_path):
 
 def test_save_writes_what_the_suffix_says(tmp_path):
     drawing = tg.draw(three_uses())
-    for suffix, text in ((".svg", drawing.svg()), (".mmd", drawing.mermaid()), (".dot", drawing.dot())):
+    texts = {".svg": drawing.svg(), ".mmd": drawing.mermaid(), ".dot": drawing.dot(), ".tex": drawing.to_tikz()}
+    for suffix, text in texts.items():
         drawing.save(tmp_path / f"graph{suffix}")
         assert (tmp_path / f"graph{suffix}").read_text("utf-8") == text
-    with pytest.raises(ValueError, match=r"saved as .svg, .mmd, .dot, got 'graph.png'"):
-        drawing.save("graph.png")
+    drawing.save(tmp_path / "graph.svg", theme="dark")
+    assert COLOURS["dark"]["page"] in (tmp_path / "graph.svg").read_text("utf-8")
+    with pytest.raises(ValueError, match=r"saved as .svg, .mmd, .dot, .tex, .png, .pdf, got 'graph.gif'"):
+        drawing.save("graph.gif")
+    with pytest.raises(ValueError, match="a theme is 'light', 'dark' or None"):
+        drawing.svg("night")
+    with pytest.raises(OSError):
+        drawing.save(tmp_path / "nowhere" / "graph.svg")
     assert drawing._repr_svg_() == drawing.svg()
     assert repr(drawing) == "Drawing(5 nodes, 4 edges; .svg(), .mermaid(), .dot() or .save(path))"
+
+
+@pytest.mark.parametrize("theme", [None, "light", "dark"])
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
+def test_a_picture_is_saved_where_cairosvg_is_there(tmp_path, suffix, start, theme):
+    pytest.importorskip("cairosvg", reason="pictures need the extra `pictures`")
+    drawing = tg.draw(lstm_of_one_unit())
+    drawing.save(tmp_path / f"graph{suffix}", theme=theme)
+    assert (tmp_path / f"graph{suffix}").read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError])
+def test_without_cairosvg_the_extra_is_named_and_nothing_is_written(tmp_path, monkeypatch, error):
+    monkeypatch.setattr("tinygrad_seq.see.drawing.import_module", lambda name: (_ for _ in ()).throw(error(name)))
+    with pytest.raises(ImportError, match=r"pip install 'tinygrad-seq\[pictures\]'; .svg needs nothing"):
+        tg.draw(three_uses()).save(tmp_path / "graph.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_tikz_has_every_box_and_every_edge():
+    drawing = tg.draw(tg.Tape(lstm_of_one_unit()).flow(cut=[(1, 2)]))
+    text = drawing.to_tikz()
+    assert text.count(r"\node[box]") == len(drawing.nodes)
+    assert text.count(r"\draw[credit") == sum(e.carries for e in drawing.edges)
+    assert text.count(r"\draw[value]") == sum(not e.carries for e in drawing.edges)
+    assert text.count("{") == text.count("}") and r"\strut c$_1$" in text
+
+
+def test_notebooks_show_tables_and_not_how_to_print_them():
+    x = tg.Tensor(2.0, requires_grad=True, name="<x>")
+    tape = tg.Tape((x * x).named("y"))
+    for shown in (tape._repr_html_(), tape.flow()._repr_html_()):
+        assert shown.startswith("<table>") and "&lt;x&gt;" in shown and "print it" not in shown
+    step = tg.replay(lambda a: x * a * x)
+    step(np.array(3.0))
+    assert "<pre><code>" in step.program._repr_html_() and "return" in step.program._repr_html_()
+    assert "<table>" in tape.visibility([tape[0]], [x])._repr_html_()
+    long = tg.Tape(without_steps(200))
+    assert "340 rows left out; print it to read all" in long._repr_html_()
+    assert long._repr_html_().count("<tr>") == 1 + 30 + 1 + 30 + 2
 
 
 def test_only_what_was_recorded_is_drawn():

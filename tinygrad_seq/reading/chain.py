@@ -12,6 +12,7 @@ from ..engine.backward import Crosses, sweep
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, record_of
 from .ledger import Entry, digits, heading
+from .plots import plot_left
 from .table import Table
 
 
@@ -49,9 +50,25 @@ def largest_singular_value(J: Array) -> Any:
     return np.linalg.norm(J, 2) if np.isfinite(J).all() else J.dtype.type(np.nan)
 
 
+class Chain(Table):
+    """The table of `Flow.chain`, which can be plotted."""
+
+    def plot(self, ax: Any = None, label: str | None = None) -> Any:
+        """What is left of the credit against the distance, on a log scale, and dashed the bound of it.
+
+        On `ax` if it is given (several chains on one), else on new axes; returned are the axes. Needs matplotlib.
+        ValueError where no credit came to the last state.
+        """
+        left = [1.0, *self.column("left")]
+        if None in left:
+            raise ValueError(f"no credit came to the last state, so nothing can be left of it: {self.title}")
+        bound = self.column("bound" if "bound" in self.columns else "product")
+        return plot_left(ax, left, [1.0, *bound], label or self.title.removeprefix("Credit going back along "))
+
+
 def chain(
     order: Sequence[Tensor], states: Sequence[Tensor], incoming: Array, crosses: Crosses, entry: Entry, precision: Any
-) -> Table:
+) -> Chain:
     """The table of `Flow.chain`: states in the order of recording, and what arrived at the last of them."""
     last, name, matrix = states[-1], states[-1].name, states[-1].size > 1
     length = np.linalg.norm(incoming)
@@ -78,4 +95,4 @@ def chain(
             "from → to", heading(factor_head, last, entry), "largest σ", heading(product_head, last, entry), "left",
             "bound",
         )  # fmt: skip
-    return Table(columns, rows, f"Credit going back along {name}", precision=digits(precision, matrix))
+    return Chain(columns, rows, f"Credit going back along {name}", precision=digits(precision, matrix))

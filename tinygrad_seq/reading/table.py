@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,21 @@ from typing import Any
 import numpy as np
 
 from ..engine.signatures import Array
+from .plots import plot_matrix
 
 # What stands for a sign where the terminal cannot print it.
 ASCII = str.maketrans({
     "─": "-", "→": "->", "‖": "|", "σ": "sigma", "Σ": "sum", "∂": "d", "●": "x", "·": ".", "×": "x", "−": "-",
     "—": "-", "≠": "!=", "≤": "<=", "Π": "prod", "²": "^2", "√": "sqrt ", "ȳ": "dy", "⊙": "*",
 })  # fmt: skip
+
+LATEX = {c: f"\\{c}" for c in "#$%&_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$",
+    "|": "$|$", "→": r"$\to$", "‖": r"$\Vert$", "σ": r"$\sigma$", "Σ": r"$\Sigma$", "∂": r"$\partial$",
+    "●": r"$\bullet$", "·": r"$\cdot$", "×": r"$\times$", "−": "$-$", "—": "---", "≠": r"$\neq$", "≤": r"$\leq$",
+    "Π": r"$\Pi$", "²": "$^2$", "√": r"$\surd$", "⊙": r"$\odot$", "…": r"\dots{}", "ρ": r"$\rho$",
+    **{c: f"$_{k}$" for k, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}, "₋": "$_-$",
+}  # fmt: skip
 
 
 def number(x: Any, precision: int | None = None) -> str:
@@ -135,6 +145,19 @@ class Table:
             writer.writerow([number(x, self.precision) for x in plain])
         return out.getvalue()
 
+    def to_latex(self) -> str:
+        """A tabular with the rules of the package booktabs, numbers to the right; the title is a comment before it."""
+        sides = "".join("r" if self._numeric(k) else "l" for k in range(len(self.columns)))
+        rows = [" & ".join(map(latex, line)) + r" \\" for line in self.texts()]
+        cut = len(rows) - self.foot
+        lines = [
+            *([f"% {' '.join(self.title.split())}"] if self.title else []),
+            rf"\begin{{tabular}}{{{sides}}}", r"\toprule",
+            " & ".join(map(latex, self.columns)) + r" \\", r"\midrule", *rows[:cut],
+            *([r"\midrule"] if self.foot else []), *rows[cut:], r"\bottomrule", r"\end{tabular}", "",
+        ]  # fmt: skip
+        return "\n".join(lines)
+
     def to_html(self) -> str:
         """A table element, numbers to the right."""
         heads = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
@@ -197,6 +220,19 @@ class Matrix(np.ndarray[Any, Any]):
     def __str__(self) -> str:
         return np.asarray(self).__str__() if self.labels is None else str(self.table())
 
+    def plot(self, ax: Any = None) -> Any:
+        """A field for each entry, dark where it is true; of numbers by size. Returns the axes; needs matplotlib.
+
+        ValueError for a part of a matrix, which has no names.
+        """
+        if self.labels is None:
+            raise ValueError("the names belong to the whole matrix; this is a part of it, or was computed from it")
+        return plot_matrix(ax, np.asarray(self), *self.labels, self.title)
+
+    def to_latex(self) -> str:
+        """The matrix as a tabular in LaTeX (with the package booktabs)."""
+        return self.table().to_latex()
+
     def to_markdown(self) -> str:
         """The matrix as a table in Markdown."""
         return self.table().to_markdown()
@@ -217,6 +253,30 @@ def printable(text: str, plain: str) -> str:
     except UnicodeEncodeError:
         return plain.encode(encoding, "backslashreplace").decode(encoding)
     return text
+
+
+def shortened(rows: Sequence[Sequence[Any]], foot: int = 0, most: int = 60) -> list[Sequence[Any]]:
+    """Rows for a notebook: of very many the first and the last, and between them how many are left out."""
+    body, feet = list(rows[: len(rows) - foot]), list(rows[len(rows) - foot :])
+    if len(body) > most:
+        said = f"… {len(body) - most} rows left out; print it to read all"
+        gap = ["", "", said, *[""] * (len(body[0]) - 3)]
+        body = [*body[: most // 2], gap, *body[-(most // 2) :]]
+    return [*body, *feet]
+
+
+def latex(text: str) -> str:
+    """A text as LaTeX shows it: its own signs spelled out, those of mathematics as formulas.
+
+    >>> print(latex("∂L/∂w_0 = -1.5e-05 & 3%"))
+    $\\partial$L/$\\partial$w\\_0 = $-1.5\\times10^{-5}$ \\& 3\\%
+    """
+    if match := re.fullmatch(r"(.*?)(-?\d+(?:\.\d+)?)e([+-]\d+)(.*)", text, re.DOTALL):
+        before, mantissa, exponent, after = match.groups()
+        return latex(before) + rf"${mantissa}\times10^{{{int(exponent)}}}$" + latex(after)
+    if re.fullmatch(r"-\d+(\.\d+)?", text):
+        return f"${text}$"
+    return "".join(LATEX.get(c, c if c.isprintable() else " ") for c in text)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -6,6 +6,7 @@ A reading is pure: it changes no `grad`, releases nothing, and can be repeated w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain as chained
 from itertools import pairwise
@@ -20,10 +21,11 @@ from ..engine.recompute import not_kept
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of, record_of
 from . import mistakes
-from .chain import chain, place_after
+from .chain import Chain, chain, place_after
 from .ledger import Entry, Ledger, Readers, Uses, contributions, digits, heading, look, readers, unwritable, whole
+from .plots import plot_units
 from .steps import Visit, shown, walk
-from .table import Matrix, Table, aligned
+from .table import Matrix, Table, aligned, shortened
 from .visibility import Place, called, each_of, who_sees_whom
 
 
@@ -103,6 +105,40 @@ class Tape(Sequence[Tensor]):
             step = "" if t.step is None else f"step {t.step}"
             rows.append((str(k), step, self.written(t), _value(array_of(t))))
         return aligned(rows)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (k, "" if t.step is None else t.step, self.written(t), _value(array_of(t)))
+            for k, t in enumerate(self.recorded(), start=1)
+        ]
+        leaves = [("", "", self.called(x), _value(array_of(x))) for x in self.leaves if x.requires_grad]
+        columns = ("", "step", "operation", "value or shape")
+        title = f"A tape of {len(rows)} operations" + "; below, what requires a gradient" * bool(leaves)
+        return Table(columns, shortened([*rows, *leaves], len(leaves)), title, len(leaves)).to_html()
+
+    def plot(self, name: str, ax: Any = None, row: int = 0) -> Any:
+        """A tensor of that name over time, a gate for example: a line for each unit, of many a row of colours for each.
+
+        Of a batch, its `row`. On `ax` if it is given, else on new axes; returned are the axes. Needs matplotlib (the
+        extra `plot`). ValueError where no step has the name, where one has it twice (say the scope, as in
+        "layer0.forward.f"), and where the tensors differ in shape.
+        """
+        found = [x for x in self.find(name) if x.step is not None]
+        shapes, scopes = {x.shape for x in found}, sorted({f"{x.scope}.{x.name}" for x in found})
+        if not found:
+            raise ValueError(f"{name!r} is at no step of this tape: label the steps with tg.step(t)")
+        if len({x.step for x in found}) < len(found):
+            raise ValueError(f"several tensors at a step are named {name!r}; say which with a scope: {scopes}")
+        if len(shapes) > 1:
+            raise ValueError(f"the tensors named {name!r} have the shapes {sorted(shapes)}; a plot needs one")
+        values, said = np.stack([array_of(x) for x in found]), f"{name} at every step"
+        if values.ndim > 2:
+            values = values.reshape(len(found), -1, values.shape[-1])
+            if not 0 <= row < values.shape[1]:
+                raise ValueError(f"{name!r} has {values.shape[1]} rows, 0 to {values.shape[1] - 1}; got row={row}")
+            said += f", row {row} of {values.shape[1]}"
+            values = values[:, row]
+        return plot_units(ax, [x.step for x in found], values, name, said)
 
     def written(self, t: Tensor) -> str:
         """An operation as an equation: h = multiply(w, h)."""
@@ -399,7 +435,7 @@ class Flow:
         precision = digits(precision, states[0].size > 1 or (entry is None and w.size > 1))
         return Table(columns, rows, f"Each use of {name}, and what it gives", 1, precision)
 
-    def chain(self, state: str, entry: Entry = None, precision: int | None = None) -> Table:
+    def chain(self, state: str, entry: Entry = None, precision: int | None = None) -> Chain:
         """Step by step back along a state: the factor by which a step multiplies the credit, and what is left of it.
 
         With J the Jacobian of a state by the state before: J (for more than one unit its norm), its largest singular
@@ -408,6 +444,8 @@ class Flow:
         that entry of J and of the product.
 
         A state that alone carries everything (RNN, GRU) leaves no other route: what is left stays within the bound.
+        `flow.chain("h").plot()` draws what is left against the distance.
+
         An LSTM's c is half of its state. Credit goes back along h as well, and "left" counts it, but the product does
         not: it is the cell's own chain. With h held at all steps but the last (`holding=tape.find("h")[:-1]`), both are
         the direct path.
@@ -498,6 +536,13 @@ class Flow:
         return f"Flow({self.tape!r}{held}{cut})"
 
     def __str__(self) -> str:
+        return str(self._table())
+
+    def _repr_html_(self) -> str:
+        table = self._table()
+        return replace(table, rows=shortened(table.rows, table.foot)).to_html()
+
+    def _table(self) -> Table:
         rows, arrays = list[Any](), False
         for visit in self.steps():
             arrays = arrays or visit.incoming.size > 1
@@ -510,7 +555,7 @@ class Flow:
         columns = ("step", "operation", "came in", "factor", "which is", "sent", "to")
         title = "The backward pass, from the last operation to the first"
         title += " (factor: of arrays the norm of what was sent / of what came in)" * arrays
-        return str(Table(columns, [*rows, *foot], title, len(foot), 6))
+        return Table(columns, [*rows, *foot], title, len(foot), 6)
 
     def diagnose(self, x: Tensor | str, claimed: Any, rtol: float | None = None) -> list[str]:
         """The usual mistakes that give exactly this wrong gradient of x on this tape, the simplest first.

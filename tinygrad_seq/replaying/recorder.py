@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import html
 import inspect
 import threading
 import warnings
@@ -122,6 +123,9 @@ class Program:
     def statements(self) -> list[str]:
         """Its constants and its operations, one by one."""
         return self._listing.statements()
+
+    def _repr_html_(self) -> str:
+        return f"<pre><code>{html.escape(self.source())}</code></pre>"
 
     def stats(self) -> dict[str, Any]:
         """How many operations are called, how many buffers they need, of how many bytes, and the floating-point

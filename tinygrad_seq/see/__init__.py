@@ -3,6 +3,7 @@
 from ..engine.namespaces import namespace
 from .drawing import Drawing, draw
 from .page import Page, explore
+from .shading import Shaded, text
 
-__all__ = ["Drawing", "Page", "draw", "explore"]
+__all__ = ["Drawing", "Page", "Shaded", "draw", "explore", "text"]
 __getattr__, __dir__ = namespace(__name__, __all__, {})

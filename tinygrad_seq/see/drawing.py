@@ -9,14 +9,16 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from ..engine.tensor import Tensor
+from ..reading.table import latex
 from ..reading.tape import Flow, Tape
 from .graph import FOLDS, Box, Graph, short
-from .layout import NARROWEST
-from .svg import Sheet
+from .layout import HEIGHT, NARROWEST
+from .svg import COLOURS, Sheet
 
 WIDEST = 1600  # of a drawing, if nothing else is asked for
 
@@ -24,7 +26,7 @@ WIDEST = 1600  # of a drawing, if nothing else is asked for
 class Drawing(Graph):
     """The graph of a flow: `nodes` (tensors), `edges`, and `shared`, the tensors that several steps read.
 
-    `svg()`, `mermaid()` and `dot()` are texts; `save(path)` writes the one that the suffix names (.svg, .mmd, .dot).
+    `svg()`, `mermaid()`, `dot()` and `to_tikz()` are texts; `save(path)` writes what the suffix names.
     In a notebook it shows itself.
 
     >>> import tinygrad_seq as tg
@@ -35,10 +37,12 @@ class Drawing(Graph):
     x y 3.0
     """
 
-    def svg(self) -> str:
+    def svg(self, theme: str | None = None) -> str:
         """The drawing as SVG: lanes for the names, columns for the steps, and below them what each step's uses of a
-        shared tensor contribute to its gradient."""
-        return Sheet(self).svg()
+        shared tensor contribute to its gradient. Light or dark as the reader prefers, or by `theme` always the one."""
+        if theme not in (None, *COLOURS):
+            raise ValueError(f"a theme is 'light', 'dark' or None, as the reader prefers; got {theme!r}")
+        return Sheet(self).svg(theme)
 
     def mermaid(self) -> str:
         """The graph as a Mermaid flowchart: thick where credit goes back, with how much, dotted where only the value
@@ -70,13 +74,42 @@ class Drawing(Graph):
             lines.append(f"  {ids[e.source]} -> {ids[e.target]} [{look}]")
         return "\n".join([*lines, "}", ""])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as what the suffix says: .svg, .mmd or .dot. ValueError for another one."""
-        forms: dict[str, Callable[[], str]] = {".svg": self.svg, ".mmd": self.mermaid, ".dot": self.dot}
+    def to_tikz(self) -> str:
+        """Boxes and edges as a tikzpicture, to be put into a LaTeX document that uses the package tikz."""
+        sheet = Sheet(self)
+        lines = [
+            r"\begin{tikzpicture}[x=0.75pt, y=-0.75pt, rounded corners=4pt, font=\scriptsize,",
+            rf"  box/.style={{draw, fill=white, minimum width={0.75 * sheet.box:.0f}pt, minimum height=36pt, "
+            "inner sep=0pt, align=center},",
+            r"  credit/.style={->, orange!70!black}, value/.style={->, gray, densely dotted}]",
+        ]
+        for way in sheet.ways:
+            points, e = sheet.points(way), way.edge
+            look = f"credit, line width={sheet.width_of(e):.2f}pt" if e.carries else "value"
+            corners = " -- ".join(f"({x:.1f}, {y:.1f})" for x, y in (reversed(points) if e.carries else points))
+            lines.append(rf"\draw[{look}] {corners};")
+        for x in self.nodes:
+            left, top = sheet.place(x)
+            said = [self.short_label(x), self.value(x), self.gradient(x)]
+            text = r"\\".join(rf"\strut {latex(line)}" for line in said if line)
+            lines.append(rf"\node[box] at ({left + sheet.box / 2:.1f}, {top + HEIGHT / 2:.1f}) {{{text}}};")
+        return "\n".join([*lines, r"\end{tikzpicture}", ""])
+
+    def save(self, path: str | os.PathLike[str], theme: str | None = None) -> None:
+        """Write it as what the suffix says: .svg, .png or .pdf (these two with cairosvg, the extra `pictures`), .mmd
+        for Mermaid, .dot for Graphviz, .tex for TikZ.
+
+        `theme`: "light" or "dark"; .svg asks the reader if it is not given, .png and .pdf are light. ValueError for
+        another suffix; nothing is written then.
+        """
+        texts = {".svg": lambda: self.svg(theme), ".mmd": self.mermaid, ".dot": self.dot, ".tex": self.to_tikz}
         suffix = Path(path).suffix
-        if suffix not in forms:
-            raise ValueError(f"a drawing is saved as {', '.join(forms)}, got {os.fspath(path)!r}")
-        Path(path).write_text(forms[suffix](), encoding="utf-8")
+        if suffix in (".png", ".pdf"):
+            Path(path).write_bytes(_converted(self.svg(theme or "light"), suffix))
+        elif suffix in texts:
+            Path(path).write_text(texts[suffix](), encoding="utf-8")
+        else:
+            raise ValueError(f"a drawing is saved as {', '.join([*texts, '.png', '.pdf'])}, got {os.fspath(path)!r}")
 
     def lines(self, x: Box) -> tuple[str, str, str]:
         """What is said of a tensor: its name, value and gradient."""
@@ -168,6 +201,18 @@ def _fits(drawing: Drawing) -> bool:
     while shown > least and width(shown) > WIDEST:
         shown -= 1
     return width(shown) <= WIDEST
+
+
+def _converted(svg: str, suffix: str) -> bytes:
+    try:
+        cairosvg = import_module("cairosvg")
+    except (ImportError, OSError):  # the latter where the system has no cairo
+        raise ImportError(
+            f"{suffix} needs cairosvg: pip install 'tinygrad-seq[pictures]'; .svg needs nothing"
+        ) from None
+    convert = cairosvg.svg2png if suffix == ".png" else cairosvg.svg2pdf
+    converted: bytes = convert(bytestring=svg.encode(), scale=2 if suffix == ".png" else 1)
+    return converted
 
 
 def _quoted(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Box, Fold, Graph, amount, called, printable, short
+from .graph import Box, Edge, Fold, Graph, amount, called, printable, short
 from .layout import HEIGHT, Layout, Way
 
 DECADES = 4  # how far below the largest credit an edge is still wider than a hairline
@@ -142,8 +142,7 @@ class Sheet(Layout):
             look, head = 'class="edge value"', 'class="value-head"'
         else:
             points.reverse()
-            share = self._share(amount(e.credit))
-            look, head = f'class="edge" stroke-width="{0.9 + 4.1 * share:.2f}"', 'class="head"'
+            look, head = f'class="edge" stroke-width="{self.width_of(e):.2f}"', 'class="head"'
             said, tip = f"credit {short(e.credit)}", 8
         (x1, _), (x2, y2) = points[-2:]
         into = 1 if x2 > x1 else -1
@@ -153,11 +152,11 @@ class Sheet(Layout):
         shape = f'<path d="{_rounded(points)}" {look}/><path d="{arrow}" {head}/>'
         return f'<g data-edge="{k}" role="graphics-symbol img">{title}{shape}</g>'
 
-    def _share(self, amount: float) -> float:
-        """How strong an edge looks: 1 for the largest credit, 0 for what is smaller by so many decades, or nothing."""
-        if not math.isfinite(amount):
-            return 1.0
-        return max(1 + math.log10(amount / self.largest) / DECADES, 0.0) if amount else 0.0
+    def width_of(self, e: Edge) -> float:
+        """How wide an edge is: the widest has the largest credit, a hairline what is smaller by so many decades."""
+        size = amount(e.credit)
+        share = 1.0 if not math.isfinite(size) else 1 + math.log10(size / self.largest) / DECADES if size else 0.0
+        return 0.9 + 4.1 * max(share, 0.0)
 
     def _node(self, k: int, x: Box) -> str:
         left, top = self.place(x)

@@ -22,6 +22,7 @@ from ..engine.tensor import Tensor, array_of
 from ..nn.module import Module
 from ..nn.unrolling import detach
 from ..optim import Optimiser, clip_grad_norm
+from ..reading.plots import plot_training
 from ..reading.table import Table
 from ..reading.tape import Tape
 from ..replaying.recorder import Replay
@@ -72,6 +73,16 @@ class Training(NamedTuple):
     def to_csv(self, path: FilePath) -> None:
         """Write the table as a CSV file, every number as exact as it is."""
         Path(path).write_text(replace(self.table(), precision=None).to_csv(), "utf-8", newline="")
+
+    def plot(self, ax: Any = None) -> Any:
+        """The loss of each update that was made now, their running mean, and the evaluations that are numbers.
+
+        On `ax` if it is given, else on new axes; returned are the axes. Needs matplotlib (the extra `plot`).
+        """
+        return plot_training(ax, self.updates - len(self.losses) + 1, self.losses, self.evaluations)
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
 
 @contextmanager
