@@ -374,6 +374,7 @@ def test_inputs_and_the_first_state_are_drawn_at_every_step():
     assert set(inputs) == {"c", "[x, h]₁", "x₂", "x₃"}  # at the start nothing is recorded of the join of two constants
     named, _ = tg.nn.GRU(2, 3, rng=0)(tg.Tensor(np.ones((3, 2)), name="words"))
     assert {x.step for x in tg.draw(named.sum()).nodes if x.name == "words"} == {1, 2, 3}
+    assert "[words, h]₁" in texts(tg.draw(named.sum()).svg())
 
 
 def test_a_parameter_without_a_name_is_not_called_a_constant():
@@ -396,6 +397,42 @@ def test_the_cell_is_drawn_as_in_textbooks():
     assert not any("layer" in text for text in texts(drawing.svg()))
     texts_of_two = texts(tg.draw(loss_of(tg.nn.RNN(2, 3, layers=2, rng=0), {})).svg())
     assert texts_of_two.count("layer0") == 1 and "h₂" in texts_of_two  # the scope once, for its band
+
+
+def test_what_is_read_before_the_first_step_stands_before_it():
+    table = tg.Tensor(np.ones((3, 2)), requires_grad=True, name="table")
+    outputs, _ = tg.nn.LSTM(2, 3, rng=0)(tg.embedding(table, np.array([[0], [2]])))
+    drawing = tg.draw(outputs.sum().named("L"))
+    assert drawing.at[table] == -math.inf
+    assert all(Sheet(drawing).place(table)[0] < Sheet(drawing).place(x)[0] for x in drawing.nodes if x.step)
+
+
+@pytest.mark.parametrize("length", [1, 40, 400])
+def test_long_names_are_cut_short_and_told_in_full_to_a_pointer(length):
+    name, scope = "n" * length, "s" * length
+    w, h = tg.Tensor(0.5, requires_grad=True, name=name), tg.Tensor(1.0, name=name)
+    with tg.scope(scope):
+        for t in range(1, 30):
+            with tg.step(t):
+                h = (w * h).named(name)
+    svg = tg.draw((h * h).named(name)).svg()
+    assert float(ElementTree.fromstring(svg).get("width")) <= 1600
+    assert f"<title>{name} at step 29" in svg
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("question", [{}, {"fold": "gates"}, {"fold": "step"}, {"everything": True}], ids=str)
+def test_what_is_no_number_is_drawn_in_every_way(number, question):
+    w, h = tg.Tensor([number, 1.0], requires_grad=True, name="w"), tg.Tensor([1.0, 1.0], name="h")
+    for t in range(1, 30):
+        with tg.step(t), np.errstate(all="ignore"):
+            c = (w * h).named("c")
+            h = tg.tanh(c + h).named("h")
+    with np.errstate(all="ignore"):
+        svg = tg.draw(h.sum().named("L"), **question).svg()
+    for element in ElementTree.fromstring(svg).iter():
+        for key in ("d", "x", "y", "width", "height", "stroke-width"):
+            assert not {"nan", "inf"} & set(re.findall("[a-z]+", element.get(key) or ""))
 
 
 def test_the_strip_shows_the_gradient_at_every_step():

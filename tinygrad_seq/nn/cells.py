@@ -384,7 +384,7 @@ class GRUCell(Cell):
 def _joined(x: Tensor, h: Tensor) -> Tensor:
     """u = [x, h]. Where both are constants, as at the start, nothing is recorded: its name says what it holds."""
     u = concat([x, h], -1)
-    return u if u.requires_grad or u.record is not None else u.named("[x, h]")
+    return u if u.requires_grad or u.record is not None else u.named(f"[{x.name or 'x'}, {h.name or 'h'}]")
 
 
 def _brief(bias: Any) -> Any:

@@ -88,10 +88,12 @@ class Graph:
         leaves, named = _drawn(tape, order, names, everything)
         self._records = {t: t.record for t in order}
         read_at: dict[Tensor, set[int | None]] = {}
+        self._first_read: dict[Tensor, int] = {}
         for t, record in self._records.items():
             for x in record.inputs if record is not None else ():
                 if isinstance(x, Tensor):
                     read_at.setdefault(x, set()).add(t.step)
+                    self._first_read.setdefault(x, self.number(t))
         self.shared = [x for x in _leaves(tape) if len(read_at.get(x, ())) > 1]
         self.ledgers = [x for x in self.shared if x.requires_grad]
         shared = set(self.shared)
@@ -172,7 +174,7 @@ class Graph:
                 return x.step
             if x in self._records:
                 return -math.inf if self.number(x) < first else math.inf
-            before = any(step is not None for step in read_at.get(x, ()))
+            before = self._first_read.get(x, first) < first or any(step is not None for step in read_at.get(x, ()))
             return -math.inf if before and x.scope not in backward else math.inf
 
         return {x: column(x) for x in drawn}
@@ -248,9 +250,15 @@ class Graph:
 
     def short_label(self, x: Any) -> str:
         """What stands in a box: the name and the step, without the scope, which the band has."""
-        name, step = printable(called(x)), _subscript(x)
-        room = max(LONGEST - len(step), 3)
-        return (name if len(name) <= room else name[: room - 1] + "…") + step
+        step = _subscript(x)
+        return cut_short(printable(called(x)), max(LONGEST - len(step), 3)) + step
+
+    def ledger_label(self, x: Any) -> str:
+        """What stands before the ledger of a tensor: the name, and the scope where there are several."""
+        name = printable(
+            f"{x.scope}.{called(x)}" if x.scope and len({y.scope for y in self.ledgers}) > 1 else called(x)
+        )
+        return cut_short(name, 2 * LONGEST)
 
     def value(self, x: Box) -> str:
         """What is said of the value: the number, of an array its norm; of a run that is left out, nothing."""
@@ -439,6 +447,11 @@ def _subscript(x: Any) -> str:
             return " …"
         return f"{str(x.steps[0]).translate(SUBSCRIPTS)}…{str(x.steps[1]).translate(SUBSCRIPTS)}"
     return "" if x.step is None else str(x.step).translate(SUBSCRIPTS)
+
+
+def cut_short(text: str, letters: int) -> str:
+    """At most so many letters, the last one of a longer text being …"""
+    return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
 def printable(text: str) -> str:

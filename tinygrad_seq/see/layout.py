@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from .graph import Box, Edge, Graph
+from .graph import LONGEST, Box, Edge, Graph, cut_short, printable
 
 WIDE, HEIGHT, TOP, MARGIN = 86, 48, 32, 8  # a box at least so wide, and so high; above the rows; at the sides
 APART, PORTS = 7, 6  # lines beside one another, and where they enter a box
@@ -284,8 +284,8 @@ class Layout:
         widest: dict[Any, int] = {}
         for k, kind in enumerate([*self.kinds, ("end", 0)]):
             widest[kind] = max(widest.get(kind, 0), many.get(k, 0))
-        names = [f"{scope}" for scope, _ in self.bands]
-        aside = max([0, *(8 * len(self.graph.label(x)) for x in self.graph.ledgers), *(7 * len(n) for n in names)])
+        names = [self.graph.ledger_label(x) for x in self.graph.ledgers] + [self.band(scope) for scope, _ in self.bands]
+        aside = math.ceil(max((8.2 * len(name) for name in names), default=0))
         x, self.x, self.channel = float(MARGIN), [], []
         for k, kind in enumerate([*self.kinds, ("end", 0)]):
             self.channel.append(x)
@@ -304,6 +304,10 @@ class Layout:
             self.left[next(iter(self.left))] += aside
         ends = [*list(self.left.values())[1:], self.channel[-1] + 7]
         self.right = dict(zip(self.left, ends, strict=True))
+
+    def band(self, scope: str) -> str:
+        """The name of a band."""
+        return cut_short(printable(scope), 2 * LONGEST)
 
     def _second(self) -> float:
         names = list(self.start)

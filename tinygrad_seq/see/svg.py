@@ -131,7 +131,7 @@ class Sheet(Layout):
         for scope, row in self.bands:
             if scope:
                 y = self.corridor[row] - 5
-                yield f'<text class="name left" x="8" y="{y:.0f}">{html.escape(printable(scope))}</text>'
+                yield f'<text class="name left" x="8" y="{y:.0f}">{html.escape(self.band(scope))}</text>'
 
     def _edge(self, k: int, way: Way) -> str:
         """A path in the direction of what goes along it: credit back, or the value alone on."""
@@ -199,7 +199,7 @@ class Sheet(Layout):
             yield f'<text class="quiet left" x="8" y="{self.bottom + 16:.0f}">{said}</text>'
         for k, (x, (by_step, total)) in enumerate(zip(graph.ledgers, told, strict=True)):
             y = self.bottom + 38 + 22 * k
-            yield f'<text class="name left" x="8" y="{y:.0f}">{html.escape(graph.label(x))}</text>'
+            yield f'<text class="name left" x="8" y="{y:.0f}">{html.escape(graph.ledger_label(x))}</text>'
             for step, left in self.left.items():
                 if math.isfinite(step) and graph.stepped:
                     middle, text = (left + self.right[step]) / 2, by_step.get(step, "—")
@@ -214,7 +214,7 @@ class Sheet(Layout):
         rows = self.graph.strip()
         if not rows:
             return []
-        names = [printable(f"{scope}.{name}" if scope else name) for scope, name, _ in rows]
+        names = [self.band(f"{scope}.{name}" if scope else name) for scope, name, _ in rows]
         left = 20 + 8.2 * max(map(len, names))
         wide = self.width - left - 16
         first, last = rows[0][2][0][0], rows[0][2][-1][0]
