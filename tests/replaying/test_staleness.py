@@ -233,6 +233,47 @@ def test_a_patched_method_of_a_base_class_and_one_that_shadows_it_are_noticed(w,
     follows(function, lambda: setattr(odd, "value", lambda: 7.0), lambda: setattr(odd, "of_class", lambda: 9.0))
 
 
+@row(
+    "the class of an object, the bases of a class, a name of Python's `builtins`, the name of a tensor", "recorded anew"
+)
+def test_rarer_changes_are_noticed(w, monkeypatch):
+    class Other(Base):
+        def value(self):
+            return 11.0
+
+    class Third(Odd):
+        pass
+
+    odd, third = Odd(), Third()
+    function = lambda x: (w * x).sum() * odd.value() * third.value()
+    follows(function, lambda: setattr(odd, "__class__", Other), lambda: setattr(Third, "__bases__", (Other,)))
+    monkeypatch.setattr("builtins.replayed_scale", 1.0, raising=False)
+    function = lambda x: (w * x).sum() * replayed_scale  # noqa: F821
+    follows(function, lambda: monkeypatch.setattr("builtins.replayed_scale", 2.0))
+    follows(lambda x: (w * x).sum() * len(w.name), lambda: setattr(w, "name", "weight"))
+
+
+def test_names_that_stand_in_texts_and_in_getters_are_noticed(w, monkeypatch):
+    import importlib
+    import operator
+
+    inner = types.SimpleNamespace(part=types.SimpleNamespace(scale=1.0), value=lambda: inner.part.scale)
+    get, ask = operator.attrgetter("part.scale"), operator.methodcaller("value")
+    for use in (lambda: get(inner), lambda: ask(inner)):
+        follows(lambda x, use=use: (w * x).sum() * use(), lambda: setattr(inner.part, "scale", inner.part.scale + 1.0))
+    for use in (
+        lambda: importlib.import_module("replayed_settings").SCALE,
+        lambda: getattr(SETTINGS, "".join(["SC", "ALE"])),
+    ):
+        monkeypatch.setattr(SETTINGS, "SCALE", 1.0)
+        follows(lambda x, use=use: (w * x).sum() * use(), lambda: monkeypatch.setattr(SETTINGS, "SCALE", 3.0))
+    monkeypatch.setitem(globals(), "SCALE", 1.0)
+    follows(
+        lambda x: (w * x).sum() * globals()["".join(["SC", "ALE"])],
+        lambda: monkeypatch.setitem(globals(), "SCALE", 5.0),
+    )
+
+
 @row("an attribute of an object of this package (`optimiser.lr`, `optimiser.updates`)", "recorded anew")
 def test_attributes_of_the_packages_own_objects_are_noticed(w):
     optimiser = tg.optim.SGD([w], lr=1.0)
@@ -417,14 +458,15 @@ def test_a_generator_stands_where_it_stood_when_a_refused_recording_is_over():
     assert rng.bit_generator.state == again.bit_generator.state
 
 
-@row("a clock, `os.environ`, the system's random numbers", "refused")
+@row("a clock, `os.environ`, the system's random numbers, a file that is opened", "refused")
 @pytest.mark.parametrize(
     "read",
     [time.time, time.perf_counter, lambda: datetime.datetime.now().timestamp(), lambda: len(os.environ["PATH"]),
-     lambda: len(os.getenv("HOME", "")), lambda: os.urandom(1)[0]],
+     lambda: len(os.getenv("HOME", "")), lambda: os.urandom(1)[0],
+     lambda: open(__file__).close() or 1.0],
 )  # fmt: skip
 def test_clocks_are_refused(w, read):
-    refused(lambda x: (w * x).sum() * read(), "was called|was read|was asked")
+    refused(lambda x: (w * x).sum() * read(), "was called|was read|was asked|was opened")
 
 
 @row("an iterator or a generator that was made outside (`next(numbers)`)", "refused")

@@ -28,7 +28,7 @@ from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from inspect import ismemberdescriptor
 from itertools import chain
-from operator import attrgetter, call, is_, itemgetter
+from operator import attrgetter, call, is_, itemgetter, methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,6 +156,7 @@ class Watch:
         # What is looked at at each call, and what was there: names that are taken out of a dict, several at once; what
         # is read one by one, off a thing; lists, views of dicts and the like, which are gone through again.
         self._taken, self._read, self._standing = Looks(), Looks(), Looks()
+        self._tensors: list[Tensor] = []
         self._arrays: list[tuple[Callable[[], bytes], bytes]] = []
         self._guests: dict[int, Any] = {}  # arguments of what has run: many are made meanwhile
         self._global_positions = _global_positions()
@@ -188,27 +189,37 @@ class Watch:
         elif event == "c_call":
             if argument in CLOCKS and _whose(frame.f_code) == YOURS and not _installed(frame.f_code.co_filename):
                 self._refusals.append(f"{argument.__qualname__}() was called: measure time around the step")
+            elif argument is open and _whose(frame.f_code) == YOURS and not _installed(frame.f_code.co_filename):
+                self._refusals.append("a file was opened: read it before the step")
             elif argument is os.urandom and self._asked_by_you(frame):
                 self._refusals.append("the system was asked for random numbers: give a generator a seed")
 
     def _see_code(self, frame: types.FrameType) -> tuple[types.CodeType, int]:
         """A function runs for the first time: what do its names lead to?"""
-        code = frame.f_code
-        whose = NOBODYS if frame.f_globals.get("__name__", "").startswith("namedtuple_") else _whose(code)
+        code, home, builtin = frame.f_code, frame.f_globals, frame.f_builtins
+        whose = NOBODYS if home.get("__name__", "").startswith("namedtuple_") else _whose(code)
         self._codes[id(code)] = code, whose
+        if whose == YOURS:
+            self._asked |= _attributes_in(code)
+            for names, place in ((code.co_names, home), ([x for x in code.co_names if x not in home], builtin)):
+                names = [name for name in names if place is home or name in builtin]
+                self._take(place, names, {name: place.get(name) for name in names}, code.co_name)
+            if "globals" in code.co_names:
+                self._stands(home.values(), f"the module of {code.co_name}")
+            if not self._any_name and _computes_names(code):
+                self._any_name = True
+                self._learn(self._names)
         if whose != NOBODYS:
-            new = {code.co_name, *_names(code)} - self._names
-            self._names |= new
-            if whose == YOURS:
-                self._asked |= _attributes_in(code)
-                if not self._any_name and _computes_names(code):
-                    self._any_name, new = True, self._names
-                home = frame.f_globals
-                self._take(home, code.co_names, {name: home.get(name) for name in code.co_names}, code.co_name)
-                self._reach([*map(home.get, code.co_names), *_imported(code, home)])
-            for space in list(self._spaces):
-                self._reach([space.before[name] for name in self._relevant(space, new)])
+            self._learn({code.co_name, *_names(code)} - self._names)
+        if whose == YOURS:
+            self._reach([*map(home.get, code.co_names), *_imported(code, home)])
         return code, whose
+
+    def _learn(self, names: set[str]) -> None:
+        """Code uses these names: where do they lead to from what was reached so far?"""
+        self._names = self._names | names
+        for space in list(self._spaces):
+            self._reach([space.before[name] for name in self._relevant(space, names)])
 
     def _asked_by_you(self, frame: types.FrameType | None) -> bool:
         """Whether it was your code that called what called ... what runs in this frame."""
@@ -230,6 +241,7 @@ class Watch:
         """Note how a thing is looked at again, and return what it leads to."""
         if isinstance(thing, Tensor):
             self._read.add([(requires_of, thing)], [requires_of(thing)], [f"requires_grad of {thing.label()}"])
+            self._tensors.append(thing)
         elif isinstance(thing, ARRAYS):
             if not _is_settled(thing):
                 read = thing.tobytes if hasattr(thing, "tobytes") else partial(bytes, thing)
@@ -255,6 +267,10 @@ class Watch:
             return [thing.func, thing.args, thing.keywords]
         elif isinstance(thing, property | staticmethod | classmethod | cached_property):
             return [getattr(thing, name, None) for name in ("fget", "__func__", "func")]
+        elif isinstance(thing, attrgetter | methodcaller):
+            names = {part for name in thing.__reduce__()[1] if isinstance(name, str) for part in name.split(".")}
+            self._asked |= names
+            self._learn(names)
         elif isinstance(thing, ContextVar):
             return self._call("a context variable", partial(thing.get, None))
         elif isinstance(thing, weakref.ref):
@@ -289,6 +305,8 @@ class Watch:
     def _attributes(self, thing: Any) -> Iterable[Any]:
         """Those of an object: of a module of layers all are looked at, for it is asked for all of its tensors."""
         kind = type(thing)
+        if _whose_class(kind) == YOURS:
+            self._read.add([(type, thing)], [kind], [f"the class of a {kind.__name__}"])
         own = getattr(thing, "__dict__", None)
         if isinstance(own, dict) and kind.__module__.partition(".")[0] != "numpy":
             if isinstance(thing, Module):
@@ -302,6 +320,8 @@ class Watch:
 
     def _see_class(self, kind: type) -> None:
         if kind not in self._classes and _whose_class(kind) != NOBODYS:
+            if _whose_class(kind) == YOURS:
+                self._read.add([(_ORDER, kind)], [_ORDER(kind)], [f"the base classes of {kind.__name__}"])
             self._classes[kind] = Space(kind, vars(kind), dict(vars(kind)))
             self._follow(self._classes[kind])
 
@@ -351,6 +371,10 @@ class Watch:
             )
         for space in self._spaces:
             self._choose(space)
+        if "name" in self._asked:
+            self._read.add(
+                [(_NAME, x) for x in self._tensors], map(_NAME, self._tensors), ["name"] * len(self._tensors)
+            )
         self._all = self._taken, self._read, self._standing
         self._before = list(chain.from_iterable(looks.before for looks in self._all))
         self._columns = [*zip(*self._taken.places, strict=True)] or [(), ()]
@@ -363,7 +387,7 @@ class Watch:
                 "(array.flags.writeable = False)",
                 stacklevel=5,
             )
-        self._found, self._codes, self._spaces, self._classes = {}, {}, [], {}
+        self._found, self._codes, self._spaces, self._classes, self._tensors = {}, {}, [], {}, []
 
     def _living_guests(self) -> list[Any]:
         """Arguments of functions that somebody still holds: the others were made meanwhile, and nobody reads them."""
@@ -404,8 +428,7 @@ class Watch:
         """Which attributes of something are looked at again: those whose names were used, and may be asked for."""
         owner, attributes, before = space
         label = getattr(owner, "__name__", type(owner).__name__)
-        every = self._any_name and not isinstance(owner, types.ModuleType)
-        names = self._asked | (before.keys() if every else self._used(space))
+        names = self._asked | (before.keys() if self._any_name else self._used(space))
         if isinstance(owner, type):
             bases = [self._used(self._classes[kind]) for kind in owner.__mro__[1:] if kind in self._classes]
             names = self._used(space).union(*bases, self._asked)
@@ -544,24 +567,26 @@ def _computes_names(code: types.CodeType) -> bool:
     """Whether a function may read attributes whose names do not stand in it."""
     if ANY_NAME.intersection(code.co_names):
         return True
-    asking = plain = False  # within getattr(...): has there been a name, as a text and nothing more?
+    asked: list[Any] | None = None  # within getattr(...): its arguments so far, of which texts alone are of interest
     for instruction in dis.get_instructions(code) if {"getattr", "hasattr"}.intersection(code.co_names) else ():
         operation = instruction.opname
         if operation.startswith("LOAD") and instruction.argval in ("getattr", "hasattr"):
-            asking, plain = True, False
-        elif asking and operation == "LOAD_CONST" and isinstance(instruction.argval, str):
-            plain = True
-        elif asking and operation.startswith(("BUILD_STRING", "FORMAT", "BINARY")):
+            asked = []
+        elif asked is None or operation in ("PUSH_NULL", "PRECALL", "CACHE") or operation.endswith("_ATTR"):
+            pass
+        elif operation.startswith("LOAD"):
+            asked.append(instruction.argval if operation == "LOAD_CONST" else None)
+        elif operation == "CALL" and isinstance((asked + [None, None])[1], str):
+            asked = None
+        else:  # anything more complicated
             return True
-        elif asking and operation.startswith("CALL"):
-            if not plain:
-                return True
-            asking = False
-    return asking
+    return asked is not None
 
 
 def _imported(code: types.CodeType, home: Mapping[str, Any]) -> list[Any]:
     """The modules that import statements within a function name."""
+    if "import_module" in code.co_names:
+        return [sys.modules[x] for x in code.co_consts if isinstance(x, str) and x in sys.modules]
     if dis.opmap["IMPORT_NAME"] not in code.co_code[::2]:
         return []
     package = home.get("__package__") or ""
@@ -576,7 +601,7 @@ def _content(cell: types.CellType) -> Any:
         return END
 
 
-_CONTENT = attrgetter("cell_contents")
+_CONTENT, _NAME, _ORDER = map(attrgetter, ("cell_contents", "name", "__mro__"))
 _CODE, _DEFAULTS, _KEYWORD_DEFAULTS = map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))
 
 
