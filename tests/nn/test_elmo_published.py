@@ -663,3 +663,29 @@ def test_marks_are_kept_only_of_a_bilm_that_reads_them():
     tg.nn.Elmo(bilm, layer_norm="batch words")([["we"]])
     with pytest.raises(ValueError, match="one of sentence, batch, batch words; got 'layer'"):
         tg.nn.ScalarMix(3, layer_norm="layer")
+
+
+# Replayed ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_layers_of_frames_are_replayed_bit_for_bit_without_a_way_back(marks):
+    bilm = tg.nn.BiLM.published(OPTIONS, random_weights(OPTIONS)).freeze()
+    step = tg.replay(lambda frame: bilm.layers(frame, marks), gradients=False, programs=2)
+    for frame in bilm.frames([*BATCHES, *BATCHES], shapes=2):
+        assert step(frame).data.tobytes() == bilm.layers(frame, marks).data.tobytes()
+
+
+def test_replayed_layers_are_those_of_weights_that_were_loaded_since():
+    bilm, other = (tg.nn.BiLM.published(OPTIONS, random_weights(OPTIONS, seed)).freeze() for seed in (0, 1))
+    step, (frame,) = tg.replay(bilm.layers, gradients=False), bilm.frames(BATCHES[:1])
+    before = step(frame).data
+    bilm.load_state_dict(other.state_dict())
+    assert np.abs(step(frame).data - before).max() > 1e-3
+    np.testing.assert_array_equal(step(frame).data, other.layers(frame).data)
+
+
+def test_a_stateful_bilm_refuses_to_be_replayed_for_its_layers():
+    bilm = tg.nn.BiLM.published(OPTIONS, random_weights(OPTIONS), stateful=True).freeze()
+    with pytest.raises(RuntimeError, match="stateful=False"):
+        tg.replay(bilm.layers, gradients=False)(*bilm.frames(BATCHES[:1]))
