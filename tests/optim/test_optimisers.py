@@ -668,3 +668,15 @@ def test_an_optimiser_may_count_on_itself():
     optimiser = Counting([w], 0.5)
     step_with(optimiser, {w: 1.0})
     assert optimiser.calls == 1 and w.item() == 0.5
+
+
+def test_a_rule_that_gives_another_shape_changes_nothing():
+    class Wrong(tg.optim.Optimiser):
+        def rule(self, w, g, memory, lr):
+            return (w - g if w.ndim == 1 else np.zeros(2)), {"m": g}
+
+    a, b = leaves([1.0, 2.0], 3.0)
+    optimiser = Wrong([a, b], 0.1)
+    with pytest.raises(ValueError, match=r"the rule of Wrong gave parameter w1 \(\) the shape \(2,\)"):
+        step_with(optimiser, {a: [1.0, 1.0], b: 1.0})
+    assert a.data.tolist() == [1.0, 2.0] and optimiser.updates == 0 and optimiser.memory == {"w0": {}, "w1": {}}

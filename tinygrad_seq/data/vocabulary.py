@@ -47,8 +47,8 @@ class Vocabulary:
         self.entries: list[Word] = [*Mark, *words_of(words)]
         if broken := [word for word in self.entries if isinstance(word, str) and (not word or "\n" in word)]:
             raise ValueError(f"a word of a vocabulary fills one line, got {broken[0]!r}")
-        self._number = {word: i for i, word in enumerate(self.entries)}
-        if len(self._number) < len(self.entries):
+        self._place = {word: i for i, word in enumerate(self.entries)}
+        if len(self._place) < len(self.entries):
             twice = [word for word, n in Counter(self.entries).items() if n > 1]
             raise ValueError(f"a vocabulary has each word once; given more than once: {twice[:5]}")
 
@@ -78,12 +78,12 @@ class Vocabulary:
         return len(self.entries)
 
     def __contains__(self, word: object) -> bool:
-        return word in self._number
+        return word in self._place
 
     def ids(self, words: Iterable[Word]) -> Array:
         """The number of each word, (n,); that of <unk> for a word that has none."""
-        unknown = self._number[Mark.UNKNOWN]
-        return np.array([self._number.get(word, unknown) for word in words_of(words)], np.intp)
+        unknown = self._place[Mark.UNKNOWN]
+        return np.array([self._place.get(word, unknown) for word in words_of(words)], np.intp)
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words with these numbers, marks as `<s>`. IndexError for a number that no word has."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .context import refuse_setting
 from .signatures import Array
 from .tensor import Tensor
 
@@ -35,6 +36,13 @@ def accumulate(leaf: Tensor, g: Array, own: bool = False) -> None:
         elif not own:
             g = np.array(g)
         leaf.grad = np.asarray(g, leaf.dtype)
+
+
+def rebind(leaf: Tensor, array: Array) -> None:
+    """Give a leaf another array of its own shape and dtype, without the copy that `leaf.data = array` makes: for an
+    optimiser, whose new arrays nobody else holds."""
+    refuse_setting("data", leaf)
+    leaf._array = array
 
 
 def map_state(function: Callable[..., Any], state: Any, *others: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from ..engine.arguments import misfits
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of
+from ..engine.tree import rebind
 from .parameters import Parameters, named
 from .schedules import Schedule
 
@@ -86,6 +87,7 @@ class Optimiser:
                 "an optimiser needs parameters; the list is empty (a generator that was used up, or a frozen module)"
             )
         self.memory: dict[str, Memory] = {name: {} for name in self._parameters}
+        self.check()
         for k in range(len(self.groups)):  # refused now if something in it is wrong
             _ = self._of(k).rate
 
@@ -107,9 +109,11 @@ class Optimiser:
 
     def _of(self, group: int) -> Self:
         """This optimiser with the options of one group."""
-        own = {option: value for option, value in self.groups[group].items() if option != "parameters"}
-        one = copy(self) if own else self
-        vars(one).update(own)
+        options = self.groups[group]
+        if len(options) == 1:
+            return self
+        one = copy(self)
+        vars(one).update({option: value for option, value in options.items() if option != "parameters"})
         one.check()
         return one
 
@@ -152,8 +156,14 @@ class Optimiser:
                 if g.shape != x.shape:
                     raise ValueError(f"the gradient of parameter {name} has shape {g.shape}, not {x.shape}")
                 one, rate = rules[self._group_of[x]]
-                w, g = (array.astype(_wide(x), copy=False) for array in (array_of(x), g))
-                changes.append((name, x, *one.rule(w, g, self.memory[name], rate)))
+                w = array_of(x)
+                if w.dtype.char == "e":
+                    w, g = w.astype(np.float32), g.astype(np.float32)
+                new, memory = one.rule(w, g, self.memory[name], rate)
+                new = np.asarray(new, x.dtype, order="C")
+                if new.shape != x.shape:
+                    raise ValueError(f"the rule of {self._kind} gave parameter {name} {x.shape} the shape {new.shape}")
+                changes.append((name, x, new, memory))
         if not changes:
             warnings.warn(
                 f"no parameter of this {self._kind} has a gradient, so the step changes nothing: call backward() "
@@ -161,7 +171,8 @@ class Optimiser:
                 stacklevel=2,
             )
         for name, x, new, memory in changes:
-            x.data, self.memory[name] = np.asarray(new, x.dtype), memory
+            rebind(x, new)
+            self.memory[name] = memory
         self.updates += 1
 
     def rule(self, w: Array, g: Array, memory: Memory, lr: float) -> tuple[Array, Memory]:
@@ -220,8 +231,8 @@ class Optimiser:
 
 
 def _wide(x: Tensor) -> np.dtype[Any]:
-    """In what an update is computed and remembered: for float16, whose squares overflow at 256, that is float32."""
-    return np.promote_types(x.dtype, np.float32).newbyteorder("=")
+    """In what an update is computed and remembered: for float16 ("e"), whose squares overflow at 256, in float32."""
+    return np.promote_types(x.dtype, np.float32)
 
 
 class SGD(Optimiser):
