@@ -1,5 +1,6 @@
 """Drawings say what the tape says: every edge is a dependence, and the credit on the edges adds up to the gradient."""
 
+import contextlib
 import cProfile
 import math
 import pstats
@@ -11,7 +12,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import tinygrad_seq as tg
 from tinygrad_seq.see.layout import HEIGHT
@@ -307,6 +308,43 @@ def test_no_edge_crosses_a_box_and_each_joins_its_own_two(graph, question):
                 assert any(
                     min(abs(px - left), abs(px - right)) < 1.5 and top <= py <= bottom for px, py in ends
                 ), (title, ends, place[id(x)])  # fmt: skip
+
+
+def any_graph(rng):
+    """A graph of a few names and scopes, its steps in any order, some operations at none; and a cut, perhaps."""
+    values = [tg.Tensor(1.5, requires_grad=True, name="a"), tg.Tensor(0.5, requires_grad=True)]
+    values.append(tg.Tensor(0.3, name="k"))
+    steps = rng.permutation(rng.integers(1, 25)) if rng.random() < 0.3 else np.arange(rng.integers(1, 25))
+    for t in steps:
+        label = tg.step(int(t)) if rng.random() < 0.8 else contextlib.nullcontext()
+        with label, tg.scope(str(rng.choice(["", "s0", "s1"]))):
+            for _ in range(rng.integers(1, 4)):
+                a, b = (values[k] for k in rng.integers(max(0, len(values) - 8), len(values), 2))
+                y = [a + b, a * b, a - 0.5 * b, tg.tanh(a) * b][rng.integers(4)]
+                values.append(y.named(str(rng.choice(["h", "c", "f", "a"]))) if rng.random() < 0.6 else y)
+    tape = tg.Tape(values[-1] + 0.1 * values[0])
+    boundaries = list(pairwise(tape._steps))
+    return tape.flow(cut=[boundaries[rng.integers(len(boundaries))]] if boundaries and rng.random() < 0.4 else [])
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([{}, {"fold": "gates"}, {"fold": "step"}, {"fold": None}]))
+def test_of_any_graph_no_edge_crosses_a_box_and_the_credit_adds_up(seed, question):
+    flow = any_graph(np.random.default_rng(seed))
+    drawing = tg.draw(flow, **question)
+    sheet = Sheet(drawing)
+    corners = np.array([sheet.place(x) for x in drawing.nodes])
+    for way in sheet.ways:
+        points = np.array(sheet.points(way))
+        assert ((points[1:] == points[:-1]).any(1)).all()  # upright and level
+        low, high = np.minimum(points[1:], points[:-1])[:, None], np.maximum(points[1:], points[:-1])[:, None]
+        assert not ((corners + 1 < high).all(2) & (low < corners + [sheet.box - 1, HEIGHT - 1]).all(2)).any()
+    assert question or sheet.width <= 1600
+    came = incoming(drawing)
+    alone = [x for x in drawing.nodes if isinstance(x, tg.Tensor) and x.requires_grad]
+    for x in set(alone) - set(flow.tape.results):
+        if question.get("fold") != "step" or x not in came:  # there, edges within a box are not drawn
+            np.testing.assert_allclose(came.get(x, 0.0), flow[x], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 6, 7, 12, 60])
