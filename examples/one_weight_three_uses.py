@@ -46,8 +46,8 @@ for wrong in (flow["w"] / 3, flow.uses("w")[-1].contribution):
     print(f"  {wrong}")
     for mistake in flow.diagnose("w", wrong):
         print(f"      {mistake}")
-assert "it was averaged over the 3 uses, which add" in flow.diagnose("w", -0.25)
-assert "only the last use (step 3) was counted" in flow.diagnose("w", -0.375)
+assert "0.333333 times the right gradient: averaged over 3 where contributions are summed" in flow.diagnose("w", -0.25)
+assert "only the last of 3 uses is counted (multiply at step 3)" in flow.diagnose("w", -0.375)
 
 loss.backward()  # the same pass, for its result only; the tape is released on the way
 assert w.grad == flow["w"] == -0.75

@@ -67,7 +67,7 @@ for mistake in full.diagnose("w", cut["w"]):
     print(f"  {mistake}")
 print("\nHere a truncation and a sum that was overwritten give the same number. To tell them apart, look at the uses.")
 print("And if the omitted use at step 2 is put back:", -0.375 + -0.375, "and w becomes", 0.5 - 0.1 * (-0.375 + -0.375))
-assert len(full.diagnose("w", -0.375)) == 5
+assert len(full.diagnose("w", -0.375)) == 6
 assert full.uses("w")[1].contribution == -0.375
 assert 0.5 - 0.1 * full["w"] == 0.575
 

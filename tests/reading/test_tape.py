@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tinygrad_seq as tg
 from tinygrad_seq.engine import ops
+from tinygrad_seq.engine.backward import collect, sweep, times_rates
 
 ROOT = Path(__file__).parents[2]
 few = settings(max_examples=max(settings().max_examples // 2, 5))
@@ -614,20 +615,20 @@ def test_every_usual_mistake_is_recognised():
     slopes = [x.data for x in tape.find("h")]
     assert len(slopes) == len(uses) == 3
     claims = {
-        "the sign is the wrong way round": -gradient,
-        "everything was counted twice": 2 * gradient,
-        "it was averaged over the 3 uses, which add": gradient / 3,
-        "only the last use (step 3) was counted": uses[2],
-        "only the first use (step 1) was counted": uses[0],
-        "the first use (step 1) is missing": uses[1] + uses[2],
-        "use 2 of 3 (step 2) is missing": uses[0] + uses[2],
+        "the sign is reversed": -gradient,
+        "2 times the right gradient: counted twice (zero_grad forgotten, or a square's 2 left over)": 2 * gradient,
+        "0.333333 times the right gradient: averaged over 3 where contributions are summed": gradient / 3,
+        "only the last of 3 uses is counted (matmul at step 3)": uses[2],
+        "only the first of 3 uses is counted (matmul at step 1)": uses[0],
+        "the first of 3 uses is missing (matmul at step 1)": uses[1] + uses[2],
+        "use 2 of 3 is missing (matmul at step 2)": uses[0] + uses[2],
         "the credit was cut between steps 2 and 3 (detached there)": tape.flow(cut=[(2, 3)])[A],
         "it is the gradient of the sum, not of the mean over 3": small_rnn(mean=False)[1].flow()["A"],
     }
     for said, claim in claims.items():
         assert said in flow.diagnose(A, claim), said
     assert flow.diagnose(A, gradient) == ["nothing is wrong: this is the gradient"]
-    assert flow.diagnose(A, gradient * 1.37) == []
+    assert flow.diagnose(A, gradient * 1.37) == ["1.37 times the right gradient"]
     _, summed = small_rnn(mean=False)
     assert "it is the gradient of the mean over 3, not of the sum" in summed.flow().diagnose("A", gradient)
 
@@ -635,7 +636,7 @@ def test_every_usual_mistake_is_recognised():
 def test_a_transposed_gradient_is_recognised():
     w = tg.Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     flow = tg.Tape((w @ np.array([1.0, 10.0])) @ np.array([1.0, 3.0])).flow()
-    assert flow.diagnose(w, flow[w].T) == ["it is transposed"]
+    assert flow.diagnose(w, flow[w].T) == ["transposed"]
 
 
 @pytest.mark.parametrize(
@@ -659,6 +660,92 @@ def test_a_forgotten_or_mistaken_slope_is_recognised(said, slope):
         by_hand += np.outer(joined[t - 1], delta)
     assert flow.diagnose(cell.A, by_hand) == [said]
     assert same(flow[cell.A], tape.flow()[cell.A])  # asking changed nothing
+
+
+def one_weight_flow(w):
+    h = tg.Tensor(0.0)
+    for t, x in enumerate([1.0, 0.0, 0.0], start=1):
+        with tg.step(t):
+            h = (x + w * h).named("h")
+    return tg.Tape(0.5 * (h - 1.0) ** 2).flow()
+
+
+def test_an_answer_with_few_digits_is_refused_or_a_wrong_one_passes():
+    w = tg.Tensor(0.7321, requires_grad=True, name="w")
+    flow = one_weight_flow(w)
+    right = flow["w"].item()
+    for digits in (3, 4, 6):
+        assert flow.diagnose("w", float(f"{right:.{digits}g}")) == ["nothing is wrong: this is the gradient"]
+    assert "the sign is reversed" in flow.diagnose("w", -float(f"{right:.4g}"))
+    assert flow.diagnose("w", round(right, 3) + 0.002)[:1] != ["nothing is wrong: this is the gradient"]
+    assert flow.diagnose("w", right + 1e-8)[:1] != ["nothing is wrong: this is the gradient"]
+    assert flow.diagnose("w", None) == flow.diagnose("w", None) != []
+
+
+def test_counting_the_earlier_dependence_again_is_not_recognised():
+    found = one_weight_flow(tg.Tensor(0.5, requires_grad=True, name="w")).diagnose("w", -1.125)
+    assert "in each use, what the earlier state owes to it was counted again" in found
+    assert "3 times" in one_weight_flow(tg.Tensor(0.5, requires_grad=True, name="w")).diagnose("w", -2.25)[0]
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "LSTMCell"])
+def test_recurrent_weights_that_were_not_transposed_are_not_recognised(kind):
+    rng = np.random.default_rng(3)
+    cell = getattr(tg.nn, kind)(2, 3, rng=rng)
+    outputs, _ = tg.nn.unroll(cell, rng.standard_normal((3, 2)))
+    loss = (outputs * rng.standard_normal((3, 3))).sum()
+    flow, U = tg.Tape(loss).flow(), cell.A.data[2:]
+
+    def rates(g, operation, y, values, options, places):
+        sent = times_rates(g, operation, y, values, options, places)
+        if operation is tg.matmul and 0 in places:
+            back = sum(g[k : k + 3] @ U[:, k : k + 3] for k in range(0, U.shape[1], 3))
+            sent[0] = np.concatenate([sent[0][:2], back])
+        return sent
+
+    order = collect([loss])
+    by_hand = sweep(order, {loss: np.ones(())}, rates=rates)[cell.A]
+    assert "U stands in place of its transpose" in flow.diagnose(cell.A, by_hand)
+
+
+def test_a_path_of_a_module_finds_no_tensor_or_another_one():
+    nets = {"encoder": tg.nn.GRU(1, 2, rng=0), "decoder": tg.nn.GRU(2, 2, rng=1)}
+    outputs, _ = nets["encoder"](np.ones((3, 1)))
+    outputs, _ = nets["decoder"](outputs)
+    tape = tg.Tape(outputs.sum(), modules=nets)
+    A = nets["decoder"].cells[0][0].A
+    assert same(tape.flow()["decoder.cells.0.0.A"], tape.flow()[A])
+    assert tape.flow().uses("decoder.cells.0.0.A").tensor is A
+    with pytest.raises(ValueError, match=r"2 tensors are named 'A': pass the one that you mean.*its path"):
+        tg.Tape(outputs.sum()).flow()["A"]
+    alone = tg.Tape(outputs.sum(), modules=nets["decoder"])
+    assert same(alone.flow()["cells.0.0.A"], tape.flow()[A])
+
+
+def test_a_name_at_a_step_that_was_computed_twice_says_where_the_step_belongs():
+    h = tg.Tensor(1.0, requires_grad=True)
+    with tg.step(1):
+        for _ in range(3):
+            h = (h * 2.0).named("h")
+    with pytest.raises(ValueError, match=r"step 1 computed 'h' 3 times: `with tg\.step\(t\):` belongs inside the loop"):
+        tg.Tape(h).find("h", 1)
+
+
+def test_one_tensor_for_a_whole_sequence_is_one_column_of_visibility():
+    xs = tg.Tensor(np.ones((3, 1)), requires_grad=True, name="x")
+    outputs, _ = tg.nn.unroll(tg.nn.RNNCell(1, 2, rng=0), xs)
+    seen = tg.Tape(outputs.sum()).visibility("h", "x")
+    assert seen.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_held_tensors_are_not_in_time_order():
+    h = tg.Tensor(1.0, requires_grad=True)
+    for t in range(1, 12):
+        with tg.step(t):
+            h = (h * 0.5).named("h")
+    tape = tg.Tape(h)
+    told = repr(tape.flow(holding=[tape.find("h", t) for t in (10, 2, 9)]))
+    assert told.index("step 2") < told.index("step 9") < told.index("step 10")
 
 
 # Nothing is changed, nothing is kept ---------------------------------------------------------------------------------

@@ -78,9 +78,9 @@ def spread_over_columns(g, y, x):
 
 
 P = tg.primitive
-by_rules("the sign", "check_grads", "the sign is turned round",
+by_rules("the sign", "check_grads", "the sign is reversed",
          P(np.cos, lambda g, y, x: g * tg.sin(x)), X)  # fmt: skip
-by_rules("the 2 of a square forgotten", "check_grads", "0.5 times the right gradient: half of it is missing",
+by_rules("the 2 of a square forgotten", "check_grads", "0.5 times the right gradient: half is missing",
          P(np.square, lambda g, y, x: g * x), X)  # fmt: skip
 by_rules("a mean's gradient not divided", "check_grads", "9 times the right gradient: counted 9 times",
          P(lambda x: x.mean(), lambda g, y, x: tg.broadcast_to(g, x.shape), name="mean"), X)  # fmt: skip

@@ -5,8 +5,9 @@ A reading is pure: it changes no `grad`, releases nothing, and can be repeated w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import cached_property, partial
 from itertools import chain as chained
 from itertools import pairwise
@@ -17,6 +18,7 @@ import numpy as np
 
 from ..engine.backward import collect, on_tape, seeded, sweep
 from ..engine.context import refuse_reading
+from ..engine.ops import getitem
 from ..engine.recompute import not_kept
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of, record_of
@@ -46,10 +48,13 @@ class Tape(Sequence[Tensor]):
     >>> tape.flow()[w], tape.flow()[tape.find("h", 1)]
     (array(1.), array(0.5))
 
+    `modules`: a module, or a dict of them by name, whose tensors are then found by their paths as well:
+    `tg.Tape(loss, modules={"decoder": net}).flow()["decoder.readout.W"]`.
+
     Raises ValueError without results and for a constant; TapeReleasedError where a backward pass has released it.
     """
 
-    def __init__(self, *results: Tensor) -> None:
+    def __init__(self, *results: Tensor, modules: Any = ()) -> None:
         if not results:
             raise ValueError("a tape is read back from a result: tg.Tape(loss)")
         if strangers := [type(y).__name__ for y in results if not isinstance(y, Tensor)]:
@@ -61,6 +66,7 @@ class Tape(Sequence[Tensor]):
         inputs = (x for t in self._order for x in record_of(t).inputs if isinstance(x, Tensor))
         self.leaves = list(dict.fromkeys(x for x in (*inputs, *results) if x.operation is None))
         self._members = {*self._order, *self.leaves}
+        self._paths = _paths(modules)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -176,6 +182,8 @@ class Tape(Sequence[Tensor]):
         or at one step more than one, has the name: it lists what there is.
         """
         named = [x for x in (*self.leaves, *self._order) if name in (x.name, f"{x.scope}.{x.name}")]
+        if name in self._paths:  # a path names one tensor
+            named = [x for x in [self._paths[name]] if x in self]
         if not named:
             raise ValueError(
                 f"no tensor on this tape is named {name!r}; there are {self._names or 'no names: use .named()'}"
@@ -190,8 +198,13 @@ class Tape(Sequence[Tensor]):
             raise ValueError(
                 f"{name!r} is not at step {step}; it is at {f'steps {steps}' if steps else 'no step: use tg.step'}"
             )
-        scopes = [f"{x.scope}.{x.name}" if x.scope else f"{x.operation}" for x in at_step]
-        raise ValueError(f"{len(at_step)} tensors at step {step} are named {name!r}: {', '.join(scopes)}")
+        scopes = sorted({f"{x.scope}.{x.name}" for x in at_step if x.scope})
+        if len(scopes) == len(at_step):
+            raise ValueError(f"{len(at_step)} tensors at step {step} are named {name!r}: say which, as {scopes}")
+        raise ValueError(
+            f"step {step} computed {name!r} {len(at_step)} times: `with tg.step(t):` belongs inside the loop, with "
+            "another t each time; two parts of a model are kept apart by `with tg.scope(...)` around each call"
+        )
 
     def flow(self, seed: Any = None, holding: Iterable[Tensor] = (), cut: Iterable[tuple[int, int]] = ()) -> Flow:
         """One reading backward: the gradient of everything on the tape.
@@ -223,6 +236,12 @@ class Tape(Sequence[Tensor]):
         """
         return who_sees_whom(self.kept(), self._places(outputs), self._places(inputs))
 
+    def _is_read_step_by_step(self, x: Tensor) -> bool:
+        reading = [record_of(t) for t, _ in self._readers.get(x, ())]
+        return len(reading) > 1 and all(
+            record.operation is getitem and isinstance(record.options["index"][0], int) for record in reading
+        )
+
     def _places(self, what: Sequence[Tensor] | Tensor | str) -> list[Place]:
         if isinstance(what, Tensor):
             places = each_of(what)
@@ -230,6 +249,8 @@ class Tape(Sequence[Tensor]):
             places = [(x, (...,)) for x in (self.find(what) if isinstance(what, str) else what)]
             if isinstance(what, str):
                 places = [(x, index) for x, index in places if x.requires_grad]
+                if len(places) == 1 and self._is_read_step_by_step(places[0][0]):
+                    places = each_of(places[0][0])  # one tensor for the whole sequence
         for x, _ in places:
             if x not in self:
                 raise ValueError(f"{x.label()} is not on this tape, whose named tensors are {self._names}")
@@ -306,9 +327,14 @@ class Flow:
     def _tensor(self, x: Tensor | str) -> Tensor:
         if isinstance(x, str):
             found: list[Tensor] = self.tape.find(x)
-            places = sorted({f"{y.scope}.{y.name}" for y in found})
+            places = sorted({f"{y.scope}.{y.name}" for y in found if y.scope})
             if len(places) > 1:
                 raise ValueError(f"{len(found)} tensors are named {x!r}: say which, as one of {', '.join(places)}")
+            if len(found) > 1 and all(y.record is None for y in found):  # parameters of several modules
+                raise ValueError(
+                    f"{len(found)} tensors are named {x!r}: pass the one that you mean, flow.uses(net.cells[0][0].A), "
+                    "or its path, after tg.Tape(loss, modules={'net': net}): 'net.cells.0.0.A'"
+                )
             if len(found) > 1:
                 steps = [y.step for y in found if y.step is not None]
                 where = f" (steps {_spans(steps)})" if steps else ""
@@ -531,7 +557,8 @@ class Flow:
         return walk(self.tape.kept(), self._arrived, self._crosses)
 
     def __repr__(self) -> str:
-        held = f", holding {', '.join(sorted(x.label() for x in self.holding))}" if self.holding else ""
+        in_order = sorted(self.holding, key=lambda x: (x.name or "", -1 if x.step is None else x.step))
+        held = f", holding {', '.join(x.label() for x in in_order)}" if self.holding else ""
         cut = f", cut at {', '.join(map(str, self.cut))}" if self.cut else ""
         return f"Flow({self.tape!r}{held}{cut})"
 
@@ -560,52 +587,92 @@ class Flow:
     def diagnose(self, x: Tensor | str, claimed: Any, rtol: float | None = None) -> list[str]:
         """The usual mistakes that give exactly this wrong gradient of x on this tape, the simplest first.
 
-        Known are: the sign, counted twice, averaged over the uses, only one use counted, one use missing, the sum
-        taken for the mean (and the mean for the sum), credit cut at a step, the slope of an activation forgotten or
-        its value taken in its place, transposed. Several may fit, since they may give the same number. An empty list:
-        none does. `rtol`: how near is equal, of the largest entry (1e-9, in float32 1e-4). One reading for each step.
-        ValueError for another shape.
+        Known are: the sign, a multiple (counted twice, averaged), transposed, only one use counted, one use missing,
+        the sum taken for the mean (and the mean for the sum), credit cut at a step, the slope of an activation
+        forgotten or its value taken in its place, U in place of Uᵀ, what an earlier state owes counted again, no
+        gradient at all. Several may fit, since they may give the same number. An empty list: none does.
+
+        `rtol`: how near is equal, of the largest entry. If it is not given, numbers with few digits are taken for
+        numbers by hand, and equal is what rounds to them (at least three digits count); others must agree to 1e-9
+        (float32: 1e-4). One reading for each step. ValueError for another shape.
 
         >>> import tinygrad_seq as tg
         >>> w = tg.Tensor(3.0, requires_grad=True, name="w")
         >>> for mistake in tg.Tape(w * w).flow().diagnose("w", 3.0):
         ...     print(mistake)
-        it was averaged over the 2 uses, which add
-        only the last use was counted
-        only the first use was counted
+        0.5 times the right gradient: half is missing (averaged over two, one of two uses, or a half too many)
+        only the last of 2 uses is counted (multiply)
+        only the first of 2 uses is counted (multiply)
         """
         w = self._tensor(x)
+        if claimed is None:
+            return [
+                "there is no gradient: x.grad is None before backward, for a detached tensor, and for what is no leaf"
+            ]
         gradient, claim = self[w], np.asarray(array_of(claimed))
         if claim.shape != gradient.shape:
             raise ValueError(
                 f"{w.label()} and its gradient have shape {gradient.shape}, the claimed one has {claim.shape}: where "
                 "the forward pass broadcast it, the gradient is summed back"
             )
-        rtol = (1e-4 if w.dtype.itemsize < 8 else 1e-9) if rtol is None else rtol
+        largest = np.abs(gradient).max(initial=0)
+        if rtol is None:
+            exact = 1e-4 if w.dtype.itemsize < 8 else 1e-9
+            by_hand = rounding(claim)
+        else:
+            exact, by_hand = rtol, np.zeros(claim.shape)
 
         def fits(g: Array) -> bool:
-            return bool(np.allclose(claim, g, rtol=0, atol=rtol * np.abs(g).max(initial=0)))
+            near = np.maximum(by_hand, exact * np.abs(g).max(initial=0))
+            return bool((np.abs(claim - g) <= near).all())
 
         if fits(gradient):
             return ["nothing is wrong: this is the gradient"]
-        order = self.tape.recorded()
+        order = self.tape.kept()
+        uses = self.uses(w)
+        where = [use.operation + ("" if use.step is None else f" at step {use.step}") for use in uses]
         cuts = (
             (f"the credit was cut between steps {a} and {b} (detached there)", self._with_cut(w, a))
             for a, b in pairwise(self.tape._steps)
             if (a, b) not in self.cut
         )
+        reading = [
+            (t, self._arrived[t]) for t, places in self.tape._readers.get(w, ()) if t in self._arrived and places
+        ]
         candidates = chained(
-            mistakes.of_uses(self.uses(w), gradient),
+            mistakes.of_uses([(at, use.contribution) for at, use in zip(where, uses, strict=True)]),
             cuts,
             mistakes.of_averages(order, gradient),
             mistakes.of_slopes(order, self._seeds, self._crosses, w),
+            mistakes.of_transposes(order, self._seeds, self._crosses, w),
+            mistakes.of_counting_again(order, reading, self._crosses, w),
         )
-        return [said for said, wrong in candidates if fits(wrong)]
+        tolerance = max(exact, 1e-4 if by_hand.any() else 0.0, float((by_hand / largest).max()) if largest else 0.0)
+        return [*mistakes.of_numbers(claim, gradient, tolerance), *(said for said, wrong in candidates if fits(wrong))]
 
 
 def _number(x: Tensor) -> int:
     """Its place in the order of recording; 0 for a leaf."""
     return 0 if x.record is None else x.record.number
+
+
+def _paths(modules: Any) -> dict[str, Tensor]:
+    """The tensors of a module by path, or of several with their names before it."""
+    if hasattr(modules, "tensors"):
+        return dict(modules.tensors())
+    named = modules.items() if isinstance(modules, Mapping) else enumerate(modules)
+    return {f"{name}.{path}": x for name, module in named for path, x in module.tensors().items()}
+
+
+def rounding(claim: Array) -> Array:
+    """How far numbers written with few digits may be from what they stand for: half a unit of the last digit, or of the
+    third where there are fewer; 0 for numbers with more than six."""
+    near = np.zeros(claim.shape)
+    for index, value in np.ndenumerate(claim.astype(np.float64)):
+        written = Decimal(repr(float(value))).normalize().as_tuple()
+        if isinstance(written.exponent, int) and value and len(written.digits) <= 6:
+            near[index] = 0.5 * 10.0 ** (written.exponent - max(3 - len(written.digits), 0))
+    return near
 
 
 def _apart(t: Tensor, x: Tensor, before: int) -> bool:

@@ -54,7 +54,7 @@ class WrongGradientError(AssertionError):
     ...     check_grads(square, [0.0, 3.0])
     ... except WrongGradientError as error:
     ...     print(error.variable, error.index, round(error.analytic / error.numeric, 6), error.mistakes[0])
-    input 0 (1,) -1.0 the sign is turned round
+    input 0 (1,) -1.0 the sign is reversed
     """
 
     def __init__(
@@ -143,7 +143,7 @@ def check_grads(
     ...     check_grads(twice, [1.0, -3.0])
     ... except AssertionError as error:
     ...     print(error.mistakes[0])
-    0.5 times the right gradient: half of it is missing (one of two equal uses, or a ½ too many)
+    0.5 times the right gradient: half is missing (averaged over two, one of two uses, or a half too many)
 
     Raises WrongGradientError (an AssertionError); NotPureError and NotDifferentiableError (ValueErrors) where the
     gradient is not to blame; TypeError where f returns something else than tensors, or an input is not floating-point.

@@ -41,7 +41,7 @@ def check_primitive(
     ...     check_primitive(wrong, [1.0])
     ... except AssertionError as error:
     ...     print(error.mistakes[0])
-    2 times the right gradient: counted twice (or the 2 of a square that a ½ should cancel)
+    2 times the right gradient: counted twice (zero_grad forgotten, or a square's 2 left over)
 
     Raises what `check_grads` raises, and TypeError for something that is no primitive.
     """
