@@ -54,7 +54,8 @@ def features(bilm, text, batch):
 
 
 def nearest(rows, i, count):
-    """The places of the rows that are nearest to row i, by the cosine, and these cosines."""
+    """The rows that are nearest to row i, by the cosine around the mean of all rows, and these cosines."""
+    rows = rows - rows.mean(0)
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     cosines = unit @ unit[i]
     order = np.argsort(-cosines, kind="stable")
@@ -116,7 +117,7 @@ def main():
     for k, rows in enumerate(layers):
         print(f"by layer {k}" + (", which reads the word alone" if k == 0 else ""))
         for i, cosine in zip(*nearest(rows, mine[0], 4), strict=True):
-            print(f"  {cosine:.2f}  {context(text, sentence, starts, i)}")
+            print(f"  {cosine:.3f}  {context(text, sentence, starts, i)}")
 
     static = layers[0, mine]
     assert np.allclose(static, static[0], rtol=0, atol=1e-5), "a word is one to the static layer"
