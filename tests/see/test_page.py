@@ -379,7 +379,7 @@ def test_cuts_and_held_tensors_are_switched_on_the_same_program(opened):
         loss = lstm(x=x)
         held = [h for h in tg.Tape(loss).find("h") if h.requires_grad and h.step != 4]
         agree(tab, loss, [(2, 3)] if cut else [], held if hold else [])
-        drawing = tg.draw(tg.Tape(loss).flow(cut=[(2, 3)] if cut else [], holding=held if hold else []))
+        drawing = tg.draw(tg.Tape(loss).flow(cut=[(2, 3)] if cut else [], holding=held if hold else []), fold=None)
         dotted = tab.evaluate(
             "() => [...document.querySelectorAll('[data-edge] path:first-of-type')].map((e) => e.matches('.value'))"
         )
