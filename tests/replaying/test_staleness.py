@@ -330,6 +330,34 @@ def test_arrays_are_compared_by_their_bytes(w):
     follows(lambda x: (w * x * holder.mask[:, 0]).sum(), lambda: holder.mask.fill(2.0))
 
 
+@row("very much can be read: more than 10,000 entries, or 10 MB of arrays that are not read-only",
+     "looked at all the same, and you are told what it costs")  # fmt: skip
+def test_many_things_are_looked_at_and_told_of(w):
+    table, numbers = dict.fromkeys(range(6000), 1.0), np.ones(2_000_000)
+    function = lambda x: (w * x).sum() * table[5999] * numbers[-1]
+    with pytest.warns(UserWarning, match=r"12,\d{3} things and 16,000,000 bytes") as told:
+        tg.replay(function)(X)
+    assert told[0].filename == __file__
+    table = {5999: 1.0}
+    numbers.flags.writeable = False
+    follows(function, lambda: table.update({5999: 3.0}))  # without a warning
+
+
+def test_a_profiler_goes_on_after_a_recording(w):
+    import cProfile
+    import pstats
+
+    def afterwards():
+        return sum(range(10))
+
+    profile = cProfile.Profile()
+    profile.enable()
+    tg.replay(lambda x: (w * x).sum())(X)
+    afterwards()
+    profile.disable()
+    assert any(name == "afterwards" for _, _, name in pstats.Stats(profile).stats)
+
+
 @row("a context variable, a weak reference", "recorded anew")
 def test_variables_of_other_kinds_are_noticed(w):
     variable, target = contextvars.ContextVar("scale", default=1.0), Slotted()
@@ -471,11 +499,18 @@ def test_clocks_are_refused(w, read):
 
 @row("an iterator or a generator that was made outside (`next(numbers)`)", "refused")
 @pytest.mark.parametrize(
-    "make", [lambda: iter([1.0, 2.0]), lambda: itertools.count(1.0), lambda: (k for k in (1.0, 2.0))]
+    "make",
+    [
+        lambda: iter([1.0, 2.0]),
+        lambda: itertools.count(1.0),
+        lambda: iter(range(3)),
+        lambda: iter("ab"),
+        lambda: (k for k in (1.0, 2.0)),
+    ],
 )
 def test_iterators_are_refused(w, make):
     numbers = make()
-    refused(lambda x: (w * x).sum() * next(numbers), "take what it gives next before the step")
+    refused(lambda x: (w * x).sum() * (next(numbers) and 1.0), "take what it gives next before the step")
 
 
 @row("an operation of your own whose result has another shape for other numbers", "`StaleReplayError` at that call")

@@ -14,7 +14,6 @@ import array
 import datetime
 import dis
 import gc
-import itertools
 import os
 import random
 import sys
@@ -55,19 +54,6 @@ KEPT = (list, dict, set, deque, types.MappingProxyType)  # what stands in them c
 HELD = (tuple, frozenset)  # what stands in these cannot, but it can change itself
 ARRAYS = (np.ndarray, bytearray, memoryview, array.array)
 GENERATORS = (np.random.Generator, np.random.RandomState)
-GIVING: tuple[Any, ...] = (
-    types.GeneratorType,
-    type(iter([])),
-    type(iter(())),
-    type(iter({})),
-    zip,
-    map,
-    filter,
-    enumerate,
-    reversed,
-)
-GIVING += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__"))
-
 CLOCKS = {
     getattr(kind, name)
     for kind, names in {
@@ -250,7 +236,7 @@ class Watch:
         elif isinstance(thing, GENERATORS):
             self.generators.append(thing)
             self._positions.append(position(thing))
-        elif isinstance(thing, GIVING):
+        elif _gives(type(thing)):
             self._refusals.append(f"a {type(thing).__name__} can be read: take what it gives next before the step")
         elif isinstance(thing, types.FunctionType):
             return self._inside_function(thing)
@@ -385,7 +371,7 @@ class Watch:
                 f"a replayed step can read {len(self._before):,} things and {size:,} bytes of arrays that may change, "
                 "and each call looks at all of them: pass large tables as arguments, or make their arrays read-only "
                 "(array.flags.writeable = False)",
-                stacklevel=5,
+                stacklevel=6,
             )
         self._found, self._codes, self._spaces, self._classes, self._tensors = {}, {}, [], {}, []
 
@@ -611,8 +597,13 @@ _CODE, _DEFAULTS, _KEYWORD_DEFAULTS = map(attrgetter, ("__code__", "__defaults__
 @cache
 def _is_guest(kind: type) -> bool:
     """Whether an argument of a function may be an object with attributes that are to be watched."""
-    others = (Tensor, *ARRAYS, *KEPT, *HELD, *GIVING, *GENERATORS, types.FunctionType, types.ModuleType)
-    return kind not in ATOMS and not issubclass(kind, others)
+    others = (Tensor, *ARRAYS, *KEPT, *HELD, *GENERATORS, types.FunctionType, types.ModuleType)
+    return kind not in ATOMS and not _gives(kind) and not issubclass(kind, others)
+
+
+def _gives(kind: type) -> bool:
+    """Whether it is an iterator of Python's own: where it stands cannot be seen."""
+    return hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools")
 
 
 def _is_settled(thing: Any) -> bool:
