@@ -12,11 +12,14 @@ import random
 import sys
 import time
 import types
+import warnings
 import weakref
 from pathlib import Path
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import tinygrad_seq as tg
 
@@ -580,3 +583,91 @@ def test_copies_are_replays(w):
     step = tg.replay(lambda x: (w * x).sum())
     step(X)
     assert "0 programs" in repr(copy.deepcopy(step)) and float(copy.copy(step)(X)) == 7.0
+
+
+# State of many kinds, at random -----------------------------------------------------------------------------------
+
+
+def _closure():
+    value = 1.0
+
+    def write(new):
+        nonlocal value
+        value = new
+
+    return lambda: value, write
+
+
+def _attribute(thing, name):
+    return lambda: getattr(thing, name), lambda new: setattr(thing, name, new)
+
+
+def _item(thing, key):
+    return lambda: thing[key], lambda new: thing.__setitem__(key, new)
+
+
+def _counted():
+    """Each reading changes it."""
+    thing = types.SimpleNamespace(count=0, value=1.0)
+
+    def read():
+        thing.count += 1
+        return thing.value * thing.count
+
+    return read, lambda new: setattr(thing, "value", new)
+
+
+def _default():
+    def read(value=[1.0]):  # noqa: B006
+        return value[0]
+
+    return read, lambda new: setattr(read, "__defaults__", ([new],))
+
+
+def _property():
+    odd = Odd()
+    return lambda: odd.scale, lambda new: setattr(odd, "_scale", new)
+
+
+def _method():
+    odd = Odd()
+    return lambda: odd.value(), lambda new: setattr(odd, "value", lambda: new)
+
+
+HOLDERS = {
+    "closure": _closure,
+    "attribute": lambda: _attribute(types.SimpleNamespace(k=1.0), "k"),
+    "slot": lambda: _attribute(Slotted(), "scale"),
+    "class": lambda: _attribute(type("Kind", (), {"k": 1.0}), "k"),
+    "property": _property,
+    "list": lambda: _item([0.0, 1.0], 1),
+    "dict": lambda: _item({"k": 1.0}, "k"),
+    "deque": lambda: _item(collections.deque([1.0]), 0),
+    "array": lambda: _item(np.ones(3), 2),
+    "module": lambda: _attribute(Net(), "scale"),
+    "default": _default,
+    "counted": _counted,
+    "method": _method,
+}
+
+
+@given(
+    names=st.lists(st.sampled_from(sorted(HOLDERS)), min_size=1, max_size=3),
+    changes=st.lists(st.tuples(st.integers(0, 3), st.floats(-2, 2)), max_size=4),
+)
+def test_a_step_with_state_of_any_kind_gives_what_the_function_gives(names, changes):
+    def made():
+        """The same twice: one to be played, one to be called as it is."""
+        weight, holders = tg.Tensor([1.0, 3.0], requires_grad=True), [HOLDERS[name]() for name in names]
+        reads = [read for read, _ in holders]
+        return lambda x: tg.tanh(weight * x).sum() * sum(read() for read in reads), [write for _, write in holders]
+
+    (function, writes), (twin, twin_writes) = made(), made()
+    step = tg.replay(function)
+    for k, new in [(0, 1.0), *changes]:
+        writes[k % len(names)](new)
+        twin_writes[k % len(names)](new)
+        for _call in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what is recorded anew again and again
+                assert float(step(X)) == float(twin(tg.Tensor(X)))

@@ -418,6 +418,8 @@ class Watch:
         if isinstance(owner, type):
             bases = [self._used(self._classes[kind]) for kind in owner.__mro__[1:] if kind in self._classes]
             names = self._used(space).union(*bases, self._asked)
+            if self._any_name and _whose_class(owner) == YOURS:
+                names |= before.keys()
             if _whose_class(owner) == OURS:  # names that it could get are seen by their number
                 names &= before.keys()
                 self._read.add([(len, attributes)], [len(before)], [f"the attributes of {label}"])
