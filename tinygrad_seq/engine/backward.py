@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from .context import CONTEXT, refuse_backward, refuse_reading
 from .ops import assemble, astype, broadcast_to
 from .recording import Part, enable_grad
+from .signatures import Array
 from .tensor import Tensor
 from .tree import accumulate
 
@@ -217,6 +218,23 @@ def backward(result: Tensor, seed: Any = None, retain_graph: bool = False) -> No
             accumulate(x, g)
 
 
+# fmt: off
+@overload
+def grad(y: Tensor | Sequence[Tensor], xs: Tensor, seed: Any = None, create_graph: Literal[False] = False,
+         holding: Iterable[Tensor] = ()) -> Array: ...
+@overload
+def grad(y: Tensor | Sequence[Tensor], xs: Sequence[Tensor], seed: Any = None, create_graph: Literal[False] = False,
+         holding: Iterable[Tensor] = ()) -> list[Array]: ...
+@overload
+def grad(y: Tensor | Sequence[Tensor], xs: Tensor, seed: Any = None, *, create_graph: Literal[True],
+         holding: Iterable[Tensor] = ()) -> Tensor: ...
+@overload
+def grad(y: Tensor | Sequence[Tensor], xs: Sequence[Tensor], seed: Any = None, *, create_graph: Literal[True],
+         holding: Iterable[Tensor] = ()) -> list[Tensor]: ...
+@overload
+def grad(y: Tensor | Sequence[Tensor], xs: Any, seed: Any = None, create_graph: bool = False,
+         holding: Iterable[Tensor] = ()) -> Any: ...
+# fmt: on
 def grad(
     y: Tensor | Sequence[Tensor],
     xs: Tensor | Sequence[Tensor],

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from string import ascii_letters
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from . import ops
 from .ops import Row, logsigmoid, matmul, norm, reshape, square, squeeze, sum, swapaxes
-from .signatures import AnyFunction, Axis, with_axis
+from .signatures import AnyFunction, Arrays, Axis, with_answers
 from .tensor import Tensor
 
 TABLE: list[Row] = []
@@ -27,7 +27,7 @@ def composed(numpy: Any = (), method: bool = False) -> Callable[[AnyFunction], A
     """A composition: which functions of NumPy it answers for, and whether it is a method of tensors."""
 
     def add(function: AnyFunction) -> AnyFunction:
-        function = with_axis(function)
+        function = with_answers(function)
         TABLE.append(Row(function, numpy if isinstance(numpy, tuple) else (numpy,), method))
         return function
 
@@ -48,12 +48,12 @@ def _along(axis: int, place: Any) -> tuple[Any, ...]:
 
 
 @composed()
-def softplus(x: Any) -> Any:
+def softplus(x: Arrays) -> Arrays:
     return 0.0 - logsigmoid(-x)  # which has no -0.0 far out on the left
 
 
 @composed(numpy=np.clip, method=True)
-def clip(x: Any, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(x: Arrays, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Arrays:
     low, high = (low if min is None else min), (high if max is None else max)
     x = _array(x)
     if low is not None and high is not None:
@@ -65,18 +65,18 @@ def clip(x: Any, low: Any = None, high: Any = None, *, min: Any = None, max: Any
 
 
 @composed(numpy=np.mean, method=True)
-def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def mean(x: Arrays, axis: Axis = None, keepdims: bool = False) -> Arrays:
     return _narrowed(x, sum(_widened(x), axis, keepdims) / _count(x, axis))
 
 
 @composed(numpy=np.var, method=True)
-def var(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def var(x: Arrays, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Arrays:
     wide = _widened(x)
     return _narrowed(x, sum(square(wide - mean(wide, axis, keepdims=True)), axis, keepdims) / _freedom(x, axis, ddof))
 
 
 @composed(numpy=np.std, method=True)
-def std(x: Any, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def std(x: Arrays, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Arrays:
     wide = _widened(x)
     total = norm(wide - mean(wide, axis, keepdims=True), axis, keepdims)
     return _narrowed(x, total / _freedom(x, axis, ddof) ** 0.5)
@@ -103,7 +103,7 @@ def _freedom(x: Any, axis: Axis, ddof: float) -> float:
 
 
 @composed(numpy=np.prod, method=True)
-def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def prod(x: Arrays, axis: Axis = None, keepdims: bool = False) -> Arrays:
     axes = _axes(x, axis)
     x = x if x.dtype.kind in "fc" else ops.astype(x, np.prod(np.zeros(0, x.dtype)).dtype)  # narrow integers would wrap
     for i in axes:  # halves are multiplied until one is left: no division, so a zero among the factors is no trouble
@@ -117,12 +117,12 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @composed(numpy=np.cumsum, method=True)
-def cumsum(x: Any, axis: int | None = None) -> Any:
+def cumsum(x: Arrays, axis: int | None = None) -> Arrays:
     return ops.cumsum_(reshape(x, (-1,)) if axis is None else x, 0 if axis is None else axis)
 
 
 @composed(numpy=np.cumprod, method=True)
-def cumprod(x: Any, axis: int | None = None) -> Any:
+def cumprod(x: Arrays, axis: int | None = None) -> Arrays:
     x = reshape(x, (-1,)) if axis is None else x
     (i,), done = _axes(x, 0 if axis is None else axis), 1
     x = x if x.dtype.kind in "fc" else ops.astype(x, np.cumprod(np.zeros(0, x.dtype)).dtype)
@@ -133,17 +133,21 @@ def cumprod(x: Any, axis: int | None = None) -> Any:
 
 
 @composed(numpy=np.transpose)
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+def transpose(x: Arrays, axes: Sequence[int] | None = None) -> Arrays:
     return ops.transpose(x, None if axes is None else tuple(axes))  # a list might be changed before it is read again
 
 
 @composed(numpy=np.flip)
-def flip(x: Any, axis: Axis = None) -> Any:
+def flip(x: Arrays, axis: Axis = None) -> Arrays:
     for i in _axes(x, axis):
         x = x[_along(i, slice(None, None, -1))]
     return x
 
 
+@overload
+def concat(parts: Sequence[Tensor], axis: int | None = 0) -> Tensor: ...
+@overload
+def concat(parts: Sequence[Any], axis: int | None = 0) -> Any: ...
 @composed(numpy=np.concatenate)
 def concat(parts: Sequence[Any], axis: int | None = 0) -> Any:
     parts = _parts("concat", parts, axis)
@@ -152,16 +156,28 @@ def concat(parts: Sequence[Any], axis: int | None = 0) -> Any:
     return ops.concat_(*parts, axis=axis)
 
 
+@overload
+def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor: ...
+@overload
+def stack(parts: Sequence[Any], axis: int = 0) -> Any: ...
 @composed(numpy=np.stack)
 def stack(parts: Sequence[Any], axis: int = 0) -> Any:
     return ops.stack_(*_parts("stack", parts, axis), axis=axis)
 
 
+@overload
+def vstack(parts: Sequence[Tensor]) -> Tensor: ...
+@overload
+def vstack(parts: Sequence[Any]) -> Any: ...
 @composed(numpy=np.vstack)
 def vstack(parts: Sequence[Any]) -> Any:
     return concat([x if x.ndim > 1 else reshape(x, (1, -1)) for x in map(_array, _parts("vstack", parts))])
 
 
+@overload
+def hstack(parts: Sequence[Tensor]) -> Tensor: ...
+@overload
+def hstack(parts: Sequence[Any]) -> Any: ...
 @composed(numpy=np.hstack)
 def hstack(parts: Sequence[Any]) -> Any:
     parts = [x if x.ndim else reshape(x, (1,)) for x in map(_array, _parts("hstack", parts))]
@@ -179,7 +195,7 @@ def _array(x: Any) -> Any:
 
 
 @composed(numpy=np.split)
-def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+def split(x: Arrays, sections: int | Sequence[int], axis: int = 0) -> list[Arrays]:
     (i,) = _axes(x, axis)
     n = x.shape[i]
     if isinstance(sections, (int, np.integer)):
@@ -209,32 +225,32 @@ def moved(function: Callable[..., Any], x: Any, *args: Any, **options: Any) -> A
 
 
 @composed(numpy=np.repeat, method=True)
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+def repeat(x: Arrays, repeats: Any, axis: int | None = None) -> Arrays:
     return moved(np.repeat, x, repeats, axis)
 
 
 @composed(numpy=np.tile)
-def tile(x: Any, reps: Any) -> Any:
+def tile(x: Arrays, reps: Any) -> Arrays:
     return moved(np.tile, x, reps)
 
 
 @composed(numpy=np.roll)
-def roll(x: Any, shift: Any, axis: Axis = None) -> Any:
+def roll(x: Arrays, shift: Any, axis: Axis = None) -> Arrays:
     return moved(np.roll, x, shift, axis)
 
 
 @composed(numpy=np.diag)
-def diag(x: Any, k: int = 0) -> Any:
+def diag(x: Arrays, k: int = 0) -> Arrays:
     return moved(np.diag, x, k)
 
 
 @composed(numpy=np.tril)
-def tril(x: Any, k: int = 0) -> Any:
+def tril(x: Arrays, k: int = 0) -> Arrays:
     return _triangle(np.tri, x, k)
 
 
 @composed(numpy=np.triu)
-def triu(x: Any, k: int = 0) -> Any:
+def triu(x: Arrays, k: int = 0) -> Arrays:
     return _triangle(lambda n, m, k: ~np.tri(n, m, k - 1, bool), x, k)
 
 
@@ -244,7 +260,7 @@ def _triangle(places: Callable[..., Any], x: Any, k: int) -> Any:
 
 
 @composed(numpy=np.moveaxis)
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def moveaxis(x: Arrays, source: int | Sequence[int], destination: int | Sequence[int]) -> Arrays:
     order = np.moveaxis(
         np.empty(range(x.ndim)), source, destination
     ).shape  # the lengths 0, 1, 2, … tell the axes apart
@@ -252,13 +268,13 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 @composed(numpy=np.sort)
-def sort(x: Any, axis: int | None = -1) -> Any:
+def sort(x: Arrays, axis: int | None = -1) -> Arrays:
     x, axis = (reshape(x, (-1,)), 0) if axis is None else (x, axis)
     return take_along_axis(x, ops.argsort(x, axis=axis), axis)
 
 
 @composed(numpy=np.take_along_axis)
-def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+def take_along_axis(x: Arrays, indices: Any, axis: int | None = -1) -> Arrays:
     x, axis = (reshape(x, (-1,)), 0) if axis is None else (x, axis)
     (i,), indices = _axes(x, axis), _array(indices)
     if indices.ndim != x.ndim:
@@ -268,7 +284,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 
 
 @composed(numpy=np.pad)
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0.0) -> Any:
+def pad(x: Arrays, pad_width: Any, mode: str = "constant", constant_values: Any = 0.0) -> Arrays:
     if mode in ("edge", "reflect", "symmetric", "wrap"):
         return moved(np.pad, x, pad_width, mode)
     if mode != "constant":
@@ -282,7 +298,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
 
 
 @composed(numpy=np.take, method=True)
-def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+def take(x: Arrays, indices: Any, axis: int | None = None) -> Arrays:
     indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
     indices = indices if indices.size else np.zeros(indices.shape, int)
     if indices.dtype.kind not in "biu":
@@ -291,6 +307,12 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     return reshape(x, (-1,))[indices] if axis is None else x[_along(_axes(x, axis)[0], indices)]
 
 
+@overload
+def dot(a: Tensor, b: Any) -> Tensor: ...
+@overload
+def dot(a: Any, b: Tensor) -> Tensor: ...
+@overload
+def dot(a: Any, b: Any) -> Any: ...
 @composed(numpy=np.dot, method=True)
 def dot(a: Any, b: Any) -> Any:
     a, b = _array(a), _array(b)
@@ -299,6 +321,12 @@ def dot(a: Any, b: Any) -> Any:
     return matmul(a, b) if b.ndim < 3 and a.ndim < 3 else tensordot(a, b, (-1, builtins.max(b.ndim - 2, 0)))
 
 
+@overload
+def tensordot(a: Tensor, b: Any, axes: Any = 2) -> Tensor: ...
+@overload
+def tensordot(a: Any, b: Tensor, axes: Any = 2) -> Tensor: ...
+@overload
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any: ...
 @composed(numpy=np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = _array(a), _array(b)
@@ -320,6 +348,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return reshape(flat, (*shape[0], *shape[1]))
 
 
+@overload
+def outer(a: Tensor, b: Any) -> Tensor: ...
+@overload
+def outer(a: Any, b: Tensor) -> Tensor: ...
+@overload
+def outer(a: Any, b: Any) -> Any: ...
 @composed(numpy=np.outer)
 def outer(a: Any, b: Any) -> Any:
     return reshape(a, (-1, 1)) * reshape(b, (1, -1))
@@ -364,7 +398,7 @@ def _lettered(*operands: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 @composed(method=True)
-def astype(x: Any, dtype: Any) -> Any:
+def astype(x: Arrays, dtype: Any) -> Arrays:
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
         raise TypeError(f"astype needs a dtype of numbers, got {dtype}")

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-ANSWERS: dict[str, Mapping[str, str]] = {}  # by package: names from other libraries, and what to use in their place
+# By package, and for modules and optimisers by class: names from other libraries, and what to use in their place.
+ANSWERS: dict[str, Mapping[str, str]] = {}
+
+
+def missing(what: str, kind: str, name: str, obj: Any) -> AttributeError:
+    """The error for a name that something does not have, with the answer for its kind, if there is one."""
+    hint = ANSWERS.get(kind, {}).get(name)
+    return AttributeError(f"{what} has no attribute {name!r}{f': use {hint}' if hint else ''}", name=name, obj=obj)
 
 
 def namespace(
@@ -28,8 +35,6 @@ def namespace(
             found = module if later[name].split(".")[-1] == name else getattr(module, name)
             setattr(sys.modules[package], name, found)
             return found
-        hint = ANSWERS.get(package, {}).get(name)
-        said = f": use {hint}" if hint else ""
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{said}", name=name, obj=sys.modules[package])
+        raise missing(f"module {package!r}", package, name, sys.modules[package])
 
     return find, lambda: sorted(public)

@@ -8,7 +8,9 @@ compares the two lists.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -17,37 +19,38 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[Any]
 Axis: TypeAlias = int | tuple[int, ...] | None
 AnyTensor = TypeVar("AnyTensor", bound="Signatures")
+Arrays = TypeVar("Arrays", bound=Any)  # a tensor for a tensor, an array for an array
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
-# Options that PyTorch calls otherwise than NumPy does.
-OPTIONS = {"dim": "axis", "keepdim": "keepdims"}
+# Names of options in other libraries, and what they are here; `help.pytorch_names` fills this in.
+OPTIONS: dict[str, str] = {}
 
 
-def renamed(error: Exception) -> str:
+def renamed(error: Exception, given: Iterable[str] = ()) -> str:
     """What to add to Python's error about an option that is known by another name; nothing to other errors."""
-    said = str(error)
-    return "".join(
-        f"; it is {here}= here, as in NumPy" for name, here in OPTIONS.items() if f"argument '{name}'" in said
-    )
+    unknown = re.findall(r"unexpected keyword argument '(\w+)'", str(error))
+    said = [f"; {name} is {OPTIONS[name]}" for name in dict.fromkeys([*unknown, *given]) if name in OPTIONS]
+    return "".join(text for text in said if text not in str(error))
 
 
-def with_axis(function: AnyFunction) -> AnyFunction:
-    """A function that says so where its axis is given as dim, as the primitives do."""
+def with_answers(function: AnyFunction) -> AnyFunction:
+    """A function that says so where an option is given by its name in another library, as the primitives do."""
 
     @functools.wraps(function)
     def call(*inputs: Any, **options: Any) -> Any:
         try:
             return function(*inputs, **options)
         except TypeError as error:
-            if remedy := renamed(error):
+            known = inspect.signature(function).parameters
+            if remedy := renamed(error, [name for name in options if name not in known]):
                 raise TypeError(f"{error}{remedy}") from None
             raise
 
     return cast(AnyFunction, call)
 
 
-class Primitive(Protocol):
-    """A differentiable operation, as `tg.primitive` makes it: called with tensors, arrays or numbers."""
+class Operation(Protocol):
+    """A differentiable operation, as `tg.primitive` makes it: what is known of it."""
 
     __name__: str
     forward: Callable[..., Any]
@@ -59,10 +62,52 @@ class Primitive(Protocol):
     code: str
     expand: Callable[..., Any] | None
 
+
+class Primitive(Operation, Protocol):
+    """An operation, called with tensors, arrays or numbers, and options."""
+
     @overload
     def __call__(self, x: AnyTensor, /, *inputs: Any, **options: Any) -> AnyTensor: ...
     @overload
     def __call__(self, *inputs: Any, **options: Any) -> Any: ...
+
+
+class Unary(Operation, Protocol):
+    """An operation of one input: a tensor for a tensor, an array for an array."""
+
+    @overload
+    def __call__(self, x: AnyTensor, /) -> AnyTensor: ...
+    @overload
+    def __call__(self, x: Any, /) -> Any: ...
+
+
+class Binary(Operation, Protocol):
+    """An operation of two inputs: a tensor where one of them is one."""
+
+    @overload
+    def __call__(self, a: AnyTensor, b: Any, /) -> AnyTensor: ...
+    @overload
+    def __call__(self, a: Any, b: AnyTensor, /) -> AnyTensor: ...
+    @overload
+    def __call__(self, a: Any, b: Any, /) -> Any: ...
+
+
+class Reduction(Operation, Protocol):
+    """A reduction over some axes."""
+
+    @overload
+    def __call__(self, x: AnyTensor, /, axis: Axis = ..., keepdims: bool = ...) -> AnyTensor: ...
+    @overload
+    def __call__(self, x: Any, /, axis: Axis = ..., keepdims: bool = ...) -> Any: ...
+
+
+class AlongAxis(Operation, Protocol):
+    """An operation along an axis, which stays."""
+
+    @overload
+    def __call__(self, x: AnyTensor, /, axis: Axis = ...) -> AnyTensor: ...
+    @overload
+    def __call__(self, x: Any, /, axis: Axis = ...) -> Any: ...
 
 
 class Signatures:
@@ -108,6 +153,14 @@ class Signatures:
         def __eq__(self, other: Any) -> NDArray[np.bool_]: ...  # type: ignore[override]
         def __ne__(self, other: Any) -> NDArray[np.bool_]: ...  # type: ignore[override]
 
+        def __array_ufunc__(
+            self,
+            ufunc: np.ufunc,
+            method: Literal["__call__", "reduce", "reduceat", "accumulate", "outer", "at"],
+            *inputs: Any,
+            **options: Any,
+        ) -> Any: ...
+
         def __len__(self) -> int: ...
         def __iter__(self) -> Iterator[Self]: ...
         def __bool__(self) -> bool: ...
@@ -116,9 +169,23 @@ class Signatures:
         def __complex__(self) -> complex: ...
         def __index__(self) -> int: ...
         def __format__(self, specification: str) -> str: ...
-        def item(self) -> Any: ...
+        def item(self) -> float: ...
         def tolist(self) -> Any: ...
 
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def size(self) -> int: ...
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+        @property
+        def step(self) -> int | None: ...
+        @property
+        def scope(self) -> str: ...
+        @property
+        def operation(self) -> str | None: ...
         @property
         def T(self) -> Self: ...
         @property

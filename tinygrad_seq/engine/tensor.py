@@ -7,7 +7,7 @@ Nothing here differentiates: this is the ground floor, which `primitive` writes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -140,14 +140,25 @@ class Tensor(Signatures):
             raise TypeError(f"requires_grad needs floating-point numbers, got dtype {self.dtype}: write 1.0 for 1")
         self._requires = bool(flag)
 
-    shape = property(lambda self: self._array.shape, doc="The length of each axis.")
-    ndim = property(lambda self: self._array.ndim, doc="The number of axes.")
-    size = property(lambda self: self._array.size, doc="The number of entries.")
-    dtype = property(lambda self: self._array.dtype, doc="The NumPy dtype.")
-    step = property(lambda self: self._where.step, doc="The time step that it belongs to, set with `tg.step(t)`.")
-    scope = property(lambda self: self._where.scope, doc="The scope it was made under, such as `layer0.forward`.")
+    if not TYPE_CHECKING:  # who sees their types in Signatures
+        shape = property(lambda self: self._array.shape, doc="The length of each axis.")
+        ndim = property(lambda self: self._array.ndim, doc="The number of axes.")
+        size = property(lambda self: self._array.size, doc="The number of entries.")
+        dtype = property(lambda self: self._array.dtype, doc="The NumPy dtype.")
+        step = property(lambda self: self._where.step, doc="The time step that it belongs to, set with `tg.step(t)`.")
+        scope = property(lambda self: self._where.scope, doc="The scope it was made under, such as `layer0.forward`.")
+        operation = property(lambda self: getattr(self._operation, "__name__", None), doc="What made it, if anything.")
+
+        # seen by type checkers, np.ones(2) * x and np.tanh(x) would be taken for arrays
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+            if self._requires:
+                raise TypeError(
+                    f"NumPy asked for the array of {self.label()}, which requires a gradient: the graph would be cut "
+                    "silently. Join tensors with tg.stack or tg.concat; say .detach() or .data if the cut is meant"
+                )
+            return np.array(self.data, dtype, copy=copy)
+
     where = property(lambda self: self._where, doc="The context that it was made in: step, scope, what was recorded.")
-    operation = property(lambda self: getattr(self._operation, "__name__", None), doc="What made it; None for a leaf.")
 
     @property
     def record(self) -> Record | None:
@@ -181,14 +192,6 @@ class Tensor(Signatures):
     def zero_grad(self) -> None:
         """Forget the gradient: `grad` is None again."""
         self.grad = None
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if self._requires:
-            raise TypeError(
-                f"NumPy asked for the array of {self.label()}, which requires a gradient: the graph would be cut "
-                "silently. Join tensors with tg.stack or tg.concat; say .detach() or .data if the cut is meant"
-            )
-        return np.array(self.data, dtype, copy=copy)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from reprlib import recursive_repr
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..engine.arguments import misfits
-from ..engine.signatures import Array
+from ..engine.namespaces import missing
+from ..engine.signatures import Array, with_answers
 from ..engine.tensor import Tensor, array_of
 
 
@@ -37,6 +38,16 @@ class Module:
     """
 
     training: bool = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):  # options by the names of other libraries are answered
+            type.__setattr__(cls, "__init__", with_answers(vars(cls)["__init__"]))
+
+    if not TYPE_CHECKING:  # for type checkers there are the attributes that are set
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(f"{type(self).__name__!r} object", "Module", name, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = vars(self).get(name)

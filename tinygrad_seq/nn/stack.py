@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, overload
 
 from ..engine.arguments import generator, whole_number
 from ..engine.compositions import concat
@@ -84,6 +84,14 @@ class Stack(Module):
         """The start of every layer and direction: `states[layer][direction]`."""
         return [[cell.initial_state(batch_shape) for cell in layer] for layer in self.cells]
 
+    # fmt: off
+    @overload
+    def __call__(self, xs: Any, state: Any = None, lengths: Any = None, every_layer: Literal[False] = False,
+                 recompute: int | None = None) -> tuple[Tensor, list[list[Any]]]: ...
+    @overload
+    def __call__(self, xs: Any, state: Any = None, lengths: Any = None, *, every_layer: Literal[True],
+                 recompute: int | None = None) -> tuple[list[Tensor], list[list[Any]]]: ...
+    # fmt: on
     def __call__(
         self,
         xs: Any,

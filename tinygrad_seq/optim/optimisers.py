@@ -10,12 +10,13 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..engine.arguments import misfits
-from ..engine.signatures import Array
+from ..engine.namespaces import missing
+from ..engine.signatures import Array, with_answers
 from ..engine.tensor import Tensor, array_of
 from ..engine.tree import rebind
 from .parameters import Parameters, named
@@ -53,6 +54,16 @@ class Optimiser:
     """
 
     remembers: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):  # options by the names of other libraries are answered
+            type.__setattr__(cls, "__init__", with_answers(vars(cls)["__init__"]))
+
+    if not TYPE_CHECKING:  # for type checkers there are the attributes that are set
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(f"{type(self).__name__!r} object", "Optimiser", name, self)
 
     def __init__(self, parameters: Parameters | list[dict[str, Any]], lr: float | Schedule, **options: Any) -> None:
         self.lr, self.updates = lr, 0

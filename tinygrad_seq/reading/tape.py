@@ -175,6 +175,10 @@ class Tape(Sequence[Tensor]):
         """The names that tensors on this tape have."""
         return sorted({x.name for x in self._members if x.name})
 
+    @overload
+    def find(self, name: str, step: int) -> Tensor: ...
+    @overload
+    def find(self, name: str, step: None = None) -> list[Tensor]: ...
     def find(self, name: str, step: int | None = None) -> Any:
         """The tensor of that name at that step; without a step, all tensors of that name in time order, as a list.
 
