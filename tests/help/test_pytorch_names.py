@@ -99,6 +99,14 @@ def test_an_answer_that_names_nothing_would_be_seen() -> None:
         named_in("use tg.nowhere(x)")
 
 
+def test_dir_lists_what_is_there_and_nothing_else() -> None:
+    for thing in (tg.Tensor, x):
+        assert {"sum", "data", "named"} <= set(dir(thing)) and not set(TENSOR) & set(dir(thing))
+    for package in (tg, tg.nn, tg.optim, tg.data, tg.testing, tg.see):
+        assert set(dir(package)) == set(package.__all__)
+        assert all(hasattr(package, name) for name in dir(package))
+
+
 def test_other_names_are_refused_as_python_refuses_them() -> None:
     with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'nowhere'$"):
         getattr(x, "nowhere")  # noqa: B009

@@ -110,7 +110,14 @@ class AlongAxis(Operation, Protocol):
     def __call__(self, x: Any, /, axis: Axis = ...) -> Any: ...
 
 
-class Signatures:
+class Listed(type):
+    """A class whose `dir` lists what is there: answers to names of other libraries are attributes that raise."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if hasattr(cls, name)]
+
+
+class Signatures(metaclass=Listed):
     """The operators and methods of a tensor."""
 
     __slots__ = ()
