@@ -144,7 +144,7 @@ class Tape(Sequence[Tensor]):
                 raise ValueError(f"{name!r} has {values.shape[1]} rows, 0 to {values.shape[1] - 1}; got row={row}")
             said += f", row {row} of {values.shape[1]}"
             values = values[:, row]
-        return plot_units(ax, [x.step for x in found], values, name, said)
+        return plot_units(ax, [x.step for x in found if x.step is not None], values, name, said)
 
     def written(self, t: Tensor) -> str:
         """An operation as an equation: h = multiply(w, h)."""
