@@ -633,7 +633,7 @@ def test_find_knows_names_steps_and_scopes() -> None:
         ("q", None, r"no tensor on this tape is named 'q'; there are \['h', 'w'\]"),
         ("layer0.h", 7, r"'layer0.h' is not at step 7; it is at steps \[1, 2\]"),
         ("w", 1, "'w' is not at step 1; it is at no step"),
-        ("h", 1, "2 tensors at step 1 are named 'h': layer0.h, layer1.h"),
+        ("h", 1, "2 tensors at step 1 are named 'h': say which, as .*'layer0.h', 'layer1.h'"),
     ]:
         with pytest.raises(ValueError, match=message):
             tape_of_it.find(name, step)
