@@ -207,7 +207,7 @@ def main():
         "--replay",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="record the graph once: the same numbers, sooner",
+        help="record the graph once: the same numbers, faster",
     )
     options = parser.parse_args()
     options.hidden = options.hidden or (192 if options.full else 128)

@@ -123,7 +123,7 @@ def step_of(net, task, replay):
 
 
 def speed_up(task):
-    """How much sooner a replayed step of an LSTM is done, with the same numbers to the last bit."""
+    """How much faster a replayed step of an LSTM is, with the same numbers to the last bit."""
     rng = np.random.default_rng(0)
     net = Reader("LSTM", task, rng)
     batch, seconds = task.draw(rng, batch=BATCH), {True: [], False: []}
@@ -168,7 +168,7 @@ def main():
         "--replay",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="record each graph once: same numbers, sooner",
+        help="record each graph once: same numbers, faster",
     )
     options = parser.parse_args()
     full = options.full

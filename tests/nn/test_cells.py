@@ -286,7 +286,7 @@ def test_one_tanh_unit_cannot_toggle(w, h, x, b):
 
 
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (3, True)])
-def test_RN1_the_forget_bias_counts_once_in_every_layer_and_direction(layers, bidirectional):
+def test_the_forget_bias_counts_once_in_every_layer_and_direction(layers, bidirectional):
     net = nn.LSTM(1, 1, layers=layers, bidirectional=bidirectional)
     for row in net.cells:
         for cell in row:
@@ -309,7 +309,7 @@ def two_unit_gru(**options):
     return cell
 
 
-def test_RN2_reset_before_and_after_the_product_differ_and_a_swapped_z_is_another_thing():
+def test_reset_before_and_after_the_product_differ_and_a_swapped_z_is_another_thing():
     h0 = tg.Tensor([1.0, -1.0])
     after = two_unit_gru(reset="after")
     after.set_gate("g", b_u=[0.1, -0.2])
@@ -333,7 +333,7 @@ def ifgo_lstm():
     return one_unit(nn.LSTMCell(1, 1), i=(0.1, 0.5, 0), f=(0.2, 0.6, 0), g=(0.3, 0.7, 0), o=(0.4, 0.8, 0))
 
 
-def test_RN3_gates_go_by_name_whatever_their_order():
+def test_gates_go_by_name_whatever_their_order():
     h0, c0 = tg.Tensor([0.5], requires_grad=True), tg.Tensor([-1.0], requires_grad=True)
     outputs, _ = nn.unroll(ifgo_lstm(), np.array([[1.0], [-0.5]]), nn.LSTMState(h0, c0))
     np.testing.assert_allclose(outputs.data[:, 0], [-0.19282755, -0.10360235], atol=5e-9)
@@ -356,7 +356,7 @@ def test_RN3_gates_go_by_name_whatever_their_order():
         ),
     ],
 )  # fmt: skip
-def test_RN3_the_gradients_of_the_four_gates(loss, dW, dU, dh0, dc0):
+def test_the_gradients_of_the_four_gates(loss, dW, dU, dh0, dc0):
     cell = ifgo_lstm()
     h0, c0 = tg.Tensor([0.5], requires_grad=True), tg.Tensor([-1.0], requires_grad=True)
     outputs, (h, c) = nn.unroll(cell, np.array([[1.0], [-0.5]]), nn.LSTMState(h0, c0))

@@ -272,7 +272,7 @@ def bidirectional_tanh():
     return net
 
 
-def test_RN4_each_row_of_a_bidirectional_layer_ends_and_begins_at_its_own_end():
+def test_each_row_of_a_bidirectional_layer_ends_and_begins_at_its_own_end():
     xs = np.array([[1.0, 4.0], [2.0, np.nan], [3.0, np.nan]])[..., None]
     outputs, [[there, back]] = bidirectional_tanh()(xs, lengths=[3, 1])
     np.testing.assert_allclose(outputs.data[:, 0, 1], [0.876492978820, 0.950538669265, 0.921668554406], atol=1e-12)
@@ -281,7 +281,7 @@ def test_RN4_each_row_of_a_bidirectional_layer_ends_and_begins_at_its_own_end():
     assert outputs.data[1:, 1].tolist() == [[0.0, 0.0]] * 2
 
 
-def test_RN5_padding_before_a_row_would_be_read_as_zeros_and_is_not_what_lengths_are_for():
+def test_padding_before_a_row_would_be_read_as_zeros_and_is_not_what_lengths_are_for():
     """Left padding moves the state by the bias: .97768709 in place of .97045194. Lengths count from the start."""
     cell = bidirectional_tanh().cells[0][0]
     padded, _ = nn.unroll(cell, np.array([[0.0], [0.0], [4.0]]))
@@ -292,7 +292,7 @@ def test_RN5_padding_before_a_row_would_be_read_as_zeros_and_is_not_what_lengths
 
 
 @pytest.mark.parametrize(("k", "expected"), [(1, 0.036), (2, 0.072), (3, 0.108)])
-def test_RN8_truncation_counts_each_use_within_reach_once(k, expected):
+def test_truncation_counts_each_use_within_reach_once(k, expected):
     """h ← w h three times, w = .2, h0 = .9: each use gives w² h0, and k of them are within reach."""
     cell = nn.RNNCell(0, 1, activation="linear")
     cell.set_gate("h", U=0.2)
@@ -307,7 +307,7 @@ def test_RN8_truncation_counts_each_use_within_reach_once(k, expected):
 
 
 @pytest.mark.parametrize("make", [nn.RNN, nn.LSTM, nn.GRU])
-def test_RN9_a_state_that_is_carried_on_detached_keeps_every_chunks_graph_alike(make):
+def test_a_state_that_is_carried_on_detached_keeps_every_chunks_graph_alike(make):
     net, xs = make(2, 3, layers=2, rng=0), np.random.default_rng(0).normal(size=(60, 2, 2))
     state, sizes = None, []
     for piece in nn.chunks(xs, 3):
@@ -320,7 +320,7 @@ def test_RN9_a_state_that_is_carried_on_detached_keeps_every_chunks_graph_alike(
     assert len(sizes) == 20 and len(set(sizes[1:])) == 1
 
 
-def test_RN9_a_state_that_is_carried_on_undetached_runs_into_released_ground_and_says_so():
+def test_a_state_that_is_carried_on_undetached_runs_into_released_ground_and_says_so():
     net, xs = nn.LSTM(2, 3, rng=0), np.ones((4, 2))
     outputs, state = net(xs)
     outputs.sum().backward()
@@ -329,7 +329,7 @@ def test_RN9_a_state_that_is_carried_on_undetached_runs_into_released_ground_and
         outputs.sum().backward()
 
 
-def test_RN10_the_gradients_of_two_chunks_add_up():
+def test_the_gradients_of_two_chunks_add_up():
     net, xs = nn.GRU(2, 3, rng=0), np.random.default_rng(0).normal(size=(6, 2))
     state, losses = None, []
     for piece in nn.chunks(xs, 3):
@@ -341,7 +341,7 @@ def test_RN10_the_gradients_of_two_chunks_add_up():
         assert first.any() and second.any()
 
 
-def test_RN12_at_the_first_step_the_given_state_is_read_and_the_last_is_not():
+def test_at_the_first_step_the_given_state_is_read_and_the_last_is_not():
     cell, rng = made("lstm", 3), np.random.default_rng(0)
     h0, c0 = (tg.Tensor(rng.normal(size=3), requires_grad=True) for _ in "hc")
     xs = tg.Tensor(rng.normal(size=(4, 2)), requires_grad=True)
@@ -448,7 +448,7 @@ def test_a_state_goes_on_where_the_last_call_ended(make):
 
 @pytest.mark.parametrize("make", [nn.RNN, nn.LSTM, nn.GRU])
 @pytest.mark.parametrize("shape", [(0, 3), (1, 3), (4, 1), (4, 0), (0, 0), (3,), (0,)])
-def test_RN7_the_smallest_sequences_and_batches_keep_their_axes(make, shape):
+def test_the_smallest_sequences_and_batches_keep_their_axes(make, shape):
     net = make(2, 5, layers=2, bidirectional=True, rng=0)
     outputs, states = net(np.ones((*shape, 2)))
     assert outputs.shape == (*shape, 10)

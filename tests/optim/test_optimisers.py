@@ -320,14 +320,14 @@ def test_values_are_clipped_one_by_one_and_the_largest_is_reported():
     assert clip_grad_value([a, b], 2.0).scale == 1.0
 
 
-def test_OP1_tied_parameters_count_once_in_the_norm_and_a_generator_is_listed_once():
+def test_tied_parameters_count_once_in_the_norm_and_a_generator_is_listed_once():
     (w,) = with_gradients([3.0, 4.0])
     assert clip_grad_norm((x for x in [w, w]), 1.0) == 5.0
     np.testing.assert_allclose(w.grad, [0.6, 0.8])
 
 
 @pytest.mark.parametrize("clip", [clip_grad_norm, clip_grad_value])
-def test_OP1_nothing_to_clip_is_a_norm_of_zero(clip):
+def test_nothing_to_clip_is_a_norm_of_zero(clip):
     zero, none = with_gradients([0.0, 0.0])[0], leaves([1.0])[0]
     for parameters in ([zero], [none], []):
         assert clip(parameters, 1.0) == 0.0 and clip(parameters, 1.0).scale == 1.0
@@ -337,7 +337,7 @@ def test_OP1_nothing_to_clip_is_a_norm_of_zero(clip):
 
 @pytest.mark.parametrize("clip", [clip_grad_norm, clip_grad_value])
 @pytest.mark.parametrize("bad", [inf, -inf, nan])
-def test_OP3_a_gradient_that_is_not_finite_is_named_and_nothing_is_clipped(clip, bad):
+def test_a_gradient_that_is_not_finite_is_named_and_nothing_is_clipped(clip, bad):
     parameters = with_gradients([5.0, 1.0], [bad, 1.0])
     with pytest.raises(FloatingPointError, match=r"parameter w1 is not finite; nothing was clipped"):
         clip([parameters[0], *leaves(0.0), parameters[1]], 1.0)
@@ -348,7 +348,7 @@ def test_OP3_a_gradient_that_is_not_finite_is_named_and_nothing_is_clipped(clip,
 # --- faults that people reported elsewhere, by the numbers of tests/test_cases.py
 
 
-def test_AL7_momentum_is_no_gradient_that_the_caller_empties():
+def test_momentum_is_no_gradient_that_the_caller_empties():
     (p,) = leaves(0.0)
     optimiser, buffer, path = SGD([p], lr=1.0, momentum=0.9), np.array(0.0), []
     for g in (1.0, 2.0, 3.0):  # another one each time, else a memory in the caller's buffer would look right
@@ -360,7 +360,7 @@ def test_AL7_momentum_is_no_gradient_that_the_caller_empties():
     np.testing.assert_allclose(path, [-1, -3.9, -9.51], rtol=1e-15)
 
 
-def test_OP5_each_parameter_has_a_clock_of_its_own():
+def test_each_parameter_has_a_clock_of_its_own():
     one, two = leaves(1.0, 1.0)
     optimiser = Adam([one, two], lr=0.1)
     for expected in (0.9, 0.8):
@@ -369,7 +369,7 @@ def test_OP5_each_parameter_has_a_clock_of_its_own():
         np.testing.assert_allclose([one.item(), two.item()], expected, rtol=1e-7)
 
 
-def test_OP6_a_late_gradient_begins_at_the_first_tick_of_its_clock():
+def test_a_late_gradient_begins_at_the_first_tick_of_its_clock():
     (w,) = leaves(1.0)
     optimiser = Adam([w], lr=0.1)
     for _ in range(2):
@@ -389,14 +389,14 @@ def test_OP6_a_late_gradient_begins_at_the_first_tick_of_its_clock():
         (Adam, 1.0, 1e-8, {}, 0.95),
     ],
 )
-def test_OP7_decay_and_eps_stand_where_the_papers_put_them(kind, start, gradient, options, expected):
+def test_decay_and_eps_stand_where_the_papers_put_them(kind, start, gradient, options, expected):
     (w,) = leaves(start)
     w.grad = np.array(gradient)
     kind([w], lr=0.1, **options).step()
     np.testing.assert_allclose(w.item(), expected, rtol=1e-7)
 
 
-def test_RN10_a_loss_over_two_chunks_counts_both_when_the_gradient_is_forgotten_after_the_update():
+def test_a_loss_over_two_chunks_counts_both_when_the_gradient_is_forgotten_after_the_update():
     h, (w,) = tg.Tensor(0.9), leaves(0.2)
     for _ in range(2):
         h = w * h

@@ -188,7 +188,7 @@ def test_the_weights_alone_can_be_taken_from_a_checkpoint_and_numpy_opens_it_too
         assert np.array_equal(file["model/readout.W"], run.model.readout.W.data)
 
 
-def test_IO3_a_saved_state_does_not_change_when_training_goes_on(tmp_path):
+def test_a_saved_state_does_not_change_when_training_goes_on(tmp_path):
     run = Run().train(1)
     state = run.model.state_dict()
     kept = {name: array.copy() for name, array in state.items()}
@@ -197,7 +197,7 @@ def test_IO3_a_saved_state_does_not_change_when_training_goes_on(tmp_path):
     assert not np.array_equal(run.model.state_dict()["readout.W"], kept["readout.W"])
 
 
-def test_IO4_a_copy_of_a_model_has_gradients_of_its_own_keeps_ties_and_drops_the_graph():
+def test_a_copy_of_a_model_has_gradients_of_its_own_keeps_ties_and_drops_the_graph():
     import copy
 
     net = Net()
@@ -218,7 +218,7 @@ def test_IO4_a_copy_of_a_model_has_gradients_of_its_own_keeps_ties_and_drops_the
     [((1,), (32,)), ((1, 3), (4, 3)), ((32,), ()), ((2, 3), (3, 2))],
 )
 @pytest.mark.parametrize("kind", ["leaf", "module", "array", "state"])
-def test_IO1_no_shape_is_spread_or_reshaped_to_fit(saved, wanted, kind, tmp_path):
+def test_no_shape_is_spread_or_reshaped_to_fit(saved, wanted, kind, tmp_path):
     class Weight(tg.nn.Module):
         def __init__(self, shape):
             self.w = tg.Tensor(np.ones(shape), requires_grad=True)
@@ -357,7 +357,7 @@ class Bomb:
         return exec, ("raise SystemExit('code in a checkpoint was run')",)
 
 
-def test_IO2_object_arrays_are_refused_and_their_code_does_not_run(tmp_path):
+def test_object_arrays_are_refused_and_their_code_does_not_run(tmp_path):
     with pytest.raises(SystemExit):
         pickle.loads(pickle.dumps(Bomb()))
     archive(tmp_path / "bomb.npz", {f"{MARK}.npy": npy(1), "w.npy": npy(np.array([Bomb()], object), allow_pickle=True)})

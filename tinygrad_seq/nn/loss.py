@@ -53,7 +53,7 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int | None = None, re
     for a class outside 0..K-1, ValueError for shapes that do not fit. In nats: divide by ln 2 for bits.
 
     >>> import tinygrad_seq as tg
-    >>> round(tg.nn.cross_entropy([[0.0, 0.0], [9.0, 9.0]], [1, 0]).item(), 6)  # log 2: two classes, alike likely
+    >>> round(tg.nn.cross_entropy([[0.0, 0.0], [9.0, 9.0]], [1, 0]).item(), 6)  # log 2: two classes, equally likely
     0.693147
     """
     logits = tensor(logits)

@@ -73,7 +73,7 @@ _clear: Primitive = primitive(
     lambda g, y, padded, x: _clear(padded, g),
     name="clear",
 )
-# At padding the old state, elsewhere the new one; the gradient is shared out alike.
+# At padding the old state, elsewhere the new one; the gradient is shared in the same way.
 _hold = primitive(
     lambda *inputs, out=None: _replaced(inputs[0], inputs[1], inputs[2], out),
     every=lambda g, y, padded, new, old: (None, g - (back := g * padded), back),

@@ -17,7 +17,7 @@ def named(parameters: Parameters) -> dict[str, Tensor]:
 
     Those of a module go by their paths, `cells.0.0.A`. In a dict of modules, tensors, lists and dicts, the key comes
     first: `decoder.readout.W`; a tied tensor stands under its first name. Those of a list go by their own names, with
-    their scope, where no two are alike (`layer0.A`), and else by place and shape: `1 (2, 3)`.
+    their scope, where no two are the same (`layer0.A`), and else by place and shape: `1 (2, 3)`.
 
     TypeError for what is none of these, or holds something else; ValueError where two would have one name.
 

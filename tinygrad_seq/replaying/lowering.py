@@ -23,7 +23,7 @@ from .planning import emptied
 PLAIN, ASKS, QUIET, CLEARS = range(4)  # the kinds of a record, as in loops.c
 FLAGS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}
 MOST_ARGUMENTS, MOST_AXES = 8, 40
-TILES = 8  # a matrix that is copied turned round has at least so many rows and columns, else no tile pays
+TILES = 8  # a transposed copy of a matrix has at least so many rows and columns, else no tile pays
 ITEMS = (1, 2, 4, 8)  # the sizes of numbers that the copying loops know
 EXACT = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply"}  # IEEE 754 rounds these in one way only
 OWN = {np.dtype(np.float32): "f", np.dtype(np.float64): "d"}

@@ -244,7 +244,7 @@ def _slopes(function: Function, arrays: Sequence[Array]) -> Function:
             raise WrongGradientError(
                 f"a rule of {function.name} gives something else on tensors (create_graph=True) than on arrays\n"
                 f"  {label}, entry {list(index)}: {a[index]:.12g} on arrays, {b[index]:.12g} on tensors\n"
-                "  write rules with operators, methods and other primitives: they run on both alike",
+                "  write rules with operators, methods and other primitives: they run on both",
                 label, index, float(b[index]), float(a[index]), [],
             )  # fmt: skip
     return higher
