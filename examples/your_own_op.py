@@ -108,7 +108,7 @@ class Adapting(MinimalCell):
 
     def __call__(self, x, h):
         h, _ = super().__call__(x - self.shift, h)
-        self.shift = 0.1 * float(h.mean())
+        self.shift = 0.1 * h.mean().item()
         return h, h
 
 

@@ -132,7 +132,7 @@ def folder(name: str) -> str:
 def test_imports_are_read_as_python_reads_them() -> None:
     engine = "tinygrad_seq.engine"
     assert IMPORTS[f"{engine}.backward"] == {
-        f"{engine}.{name}" for name in ("context", "ops", "recording", "signatures", "tensor", "tree")
+        f"{engine}.{name}" for name in ("context", "numerics", "ops", "recording", "signatures", "tensor", "tree")
     }
     assert f"{engine}.ops" in IMPORTS["tinygrad_seq.nn.loss"]
     assert "tinygrad_seq.nn.layers" in IMPORTS["tinygrad_seq.nn.loss"]
@@ -278,7 +278,7 @@ def test_operations_that_have_no_public_name_are_named_here() -> None:
         "argsort", "assemble", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clip_", "concat_", "cumsum_",
         "deg2rad", "einsum_", "equal", "floor_divide", "gather", "getitem", "greater", "greater_equal",
         "isfinite", "isinf", "isnan", "less", "less_equal", "logaddexp2", "logical_and", "logical_not", "logical_or",
-        "logical_xor", "not_equal", "rad2deg", "rint", "scatter", "signbit", "stack_", "trunc",
+        "logical_xor", "not_equal", "rad2deg", "rint", "scatter", "signbit", "stack_", "trunc", "unit", "weighted",
     }  # fmt: skip
     rows = {name for name, x in vars(ops).items() if any(x is row.operation for row in ops.TABLE)}
     assert rows - set(tg.__all__) == internal

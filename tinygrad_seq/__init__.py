@@ -27,7 +27,7 @@ from .engine.ops import (
     cosh, divide, elu, embedding, exp, exp2, expand_dims, expm1, floor, hypot, log, log10, log1p, log2, log_softmax,
     logaddexp, logsigmoid, logsumexp, matmul, max, maximum, min, minimum, mod, multiply, negative, norm, power,
     reciprocal, relu, reshape, sigmoid, sign, sin, sinh, softmax, sqrt, square, squeeze, subtract, sum, swapaxes, tan,
-    tanh, where,
+    tanh, where, xlogy,
 )  # fmt: skip
 from .engine.recompute import recompute
 from .engine.recording import Part, enable_grad, no_grad, primitive, scope, step
@@ -65,7 +65,7 @@ __all__ = [
     "recompute", "relu", "repeat", "replay", "reshape", "roll", "save", "scope", "see", "sigmoid", "sign", "sin",
     "sinh", "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "state_jacobian", "std",
     "step", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "testing", "tile",
-    "transpose", "tril", "triu", "var", "vstack", "where",
+    "transpose", "tril", "triu", "var", "vstack", "where", "xlogy",
 ]  # fmt: skip
 
 # These folders are loaded when one of their names is first asked for: `import tinygrad_seq` stays quick.

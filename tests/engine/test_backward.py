@@ -290,11 +290,11 @@ def example_12_1() -> tuple[tg.Tensor, tg.Tensor]:
 def test_grad_touches_no_grad_and_releases_nothing() -> None:
     x, c = scalar(3.0), scalar(5.0)
     y = x * x
-    assert float(tg.grad(y, x)) == float(tg.grad(y, x)) == 6
-    assert [float(g) for g in tg.grad(y, [x, c])] == [6, 0]
+    assert tg.grad(y, x).item() == tg.grad(y, x).item() == 6
+    assert [g.item() for g in tg.grad(y, [x, c])] == [6, 0]
     assert x.grad is None
     assert tg.grad(y, []) == []
-    assert float(tg.grad(y, y)) == 1
+    assert tg.grad(y, y).item() == 1
     (y * 2).backward()
     assert x.grad == 12
 
@@ -319,7 +319,7 @@ def test_higher_derivatives_of_a_polynomial_and_of_tanh() -> None:
     derivative, found = x**4, []
     for _ in range(5):
         derivative = tg.grad(derivative, x, create_graph=True)
-        found.append(float(derivative))
+        found.append(derivative.item())
     assert found == [32, 48, 48, 24, 0]
     x = scalar(0.7)
     first = tg.grad(tg.tanh(x), x, create_graph=True)
@@ -342,9 +342,9 @@ def test_the_gradient_of_a_gradient_reaches_the_seed() -> None:
 
 def test_hvp_of_one_tensor_of_several_and_of_a_linear_function() -> None:
     x, y = scalar(2.0), scalar(3.0)
-    assert float(tg.hvp(x**3, x, 10.0)) == 120
-    assert [float(h) for h in tg.hvp(x * x * y, [x, y], [1.0, 10.0])] == [46.0, 4.0]
-    assert float(tg.hvp(x * 3.0, x, 1.0)) == 0
+    assert tg.hvp(x**3, x, 10.0).item() == 120
+    assert [h.item() for h in tg.hvp(x * x * y, [x, y], [1.0, 10.0])] == [46.0, 4.0]
+    assert tg.hvp(x * 3.0, x, 1.0).item() == 0
     xs = tg.Tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(ValueError, match=r"hvp needs a scalar, got shape \(2,\)"):
         tg.hvp(xs * 2, xs, [1.0, 1.0])
@@ -356,12 +356,12 @@ def test_a_partial_derivative_holds_what_it_is_told_to_hold() -> None:
     w, x = scalar(3.0), scalar(2.0)
     h = (w * x).named("h")
     y = h * x + h
-    assert float(tg.jacobian(y, x)) == 15
-    assert float(tg.jacobian(y, x, holding=[h])) == float(tg.grad(y, x, holding=h)) == 6
-    assert float(tg.jacobian(y, w, holding=[h])) == 0
-    assert float(tg.jacobian(y, x, holding=[w])) == 15
-    assert float(tg.grad(y, x, holding=[x])) == float(tg.grad(y, x, holding=[y])) == 0
-    assert float(tg.Tape(y).flow(holding=[x])[x]) == float(tg.Tape(y).flow(holding=[y])[x]) == 0
+    assert tg.jacobian(y, x).item() == 15
+    assert tg.jacobian(y, x, holding=[h]).item() == tg.grad(y, x, holding=h).item() == 6
+    assert tg.jacobian(y, w, holding=[h]).item() == 0
+    assert tg.jacobian(y, x, holding=[w]).item() == 15
+    assert tg.grad(y, x, holding=[x]).item() == tg.grad(y, x, holding=[y]).item() == 0
+    assert tg.Tape(y).flow(holding=[x])[x].item() == tg.Tape(y).flow(holding=[y])[x].item() == 0
     with pytest.raises(ValueError, match="holding s: not on this tape"):
         tg.jacobian(y, x, holding=[scalar(1.0, "s")])
 
@@ -370,7 +370,7 @@ def test_create_graph_needs_the_inputs_that_were_used() -> None:
     x = scalar(2.0, "x")
     y = (x * x * x).named("y")
     x.data = 5.0
-    assert float(tg.grad(y, x)) == 12
+    assert tg.grad(y, x).item() == 12
     with pytest.raises(RuntimeError, match=r"x was given new data after .* was computed"):
         tg.grad(y, x, create_graph=True)
 
@@ -380,8 +380,8 @@ def test_create_graph_records_under_no_grad_and_labels_what_it_records() -> None
     with tg.no_grad():
         slope = tg.grad(loss, w, create_graph=True)
         assert not (w * 2).requires_grad
-    assert float(slope) == -0.75
-    assert float(tg.grad(slope, w)) == -0.5
+    assert slope.item() == -0.75
+    assert tg.grad(slope, w).item() == -0.5
     assert {t.step for t in set(tg.Tape(slope)) - set(tg.Tape(loss))} == {None, 1, 2, 3}
 
 
@@ -658,8 +658,8 @@ def test_a_flow_is_a_pure_reading() -> None:
     tape_of_it = tg.Tape(loss)
     printed = str(tape_of_it)
     first, second = tape_of_it.flow(), tape_of_it.flow(seed=2.0)
-    assert [float(first[tape_of_it.find("h", t)]) for t in (1, 2, 3)] == [-0.1875, -0.375, -0.75]
-    assert float(first[w]) == float(first["w"]) == -0.75 and float(second[w]) == -1.5
+    assert [first[tape_of_it.find("h", t)].item() for t in (1, 2, 3)] == [-0.1875, -0.375, -0.75]
+    assert first[w].item() == first["w"].item() == -0.75 and second[w].item() == -1.5
     assert first[loss] == 1 and w.grad is None and str(tape_of_it) == printed
 
 
@@ -689,9 +689,9 @@ def test_no_credit_crosses_a_cut() -> None:
     w, loss = example_12_1()
     tape_of_it = tg.Tape(loss)
     cut = tape_of_it.flow(cut=[(2, 3)])
-    assert float(cut[w]) == -0.375 and float(cut[tape_of_it.find("h", 2)]) == 0
-    assert float(tape_of_it.flow(cut=[(1, 2)])[w]) == -0.75  # the use at step 1 gives 0 anyway
-    assert float(tape_of_it.flow(holding=[tape_of_it.find("h", 2)])[w]) == -0.375
+    assert cut[w].item() == -0.375 and cut[tape_of_it.find("h", 2)].item() == 0
+    assert tape_of_it.flow(cut=[(1, 2)])[w].item() == -0.75  # the use at step 1 gives 0 anyway
+    assert tape_of_it.flow(holding=[tape_of_it.find("h", 2)])[w].item() == -0.375
     for boundary in [(1, 3), (3, 4), (3, 2), (0, 1)]:
         with pytest.raises(ValueError, match=r"\(2, 3\)"):
             tape_of_it.flow(cut=[boundary])
@@ -703,7 +703,7 @@ def test_a_cut_stops_credit_in_both_directions_of_time() -> None:
     for t in (3, 2, 1):
         with tg.step(t):
             h = w * h
-    assert float(tg.Tape(h).flow(cut=[(2, 3)])[w]) == 0.5 and float(tg.Tape(h).flow()[w]) == 0.75
+    assert tg.Tape(h).flow(cut=[(2, 3)])[w].item() == 0.5 and tg.Tape(h).flow()[w].item() == 0.75
 
 
 # Released tapes ------------------------------------------------------------------------------------------------------
@@ -754,7 +754,7 @@ def test_a_released_result_keeps_its_value_and_label() -> None:
     x = scalar(2.0)
     y = (x * x).named("y")
     y.backward()
-    assert float(y) == 4 and y.operation == "multiply" and y.requires_grad
+    assert y.item() == 4 and y.operation == "multiply" and y.requires_grad
     assert repr(y) == "Tensor(4., operation=multiply, name='y')"
 
 

@@ -75,7 +75,7 @@ def test_after_backward_the_interior_is_gone_although_the_loss_is_held() -> None
     w, watched, loss = unrolled(5)
     loss.backward()
     assert alive(watched) == 0
-    assert float(loss) > 0 and w.grad is not None
+    assert loss.item() > 0 and w.grad is not None
 
 
 def test_after_backward_a_result_does_not_even_hold_the_arrays_it_was_computed_from() -> None:
@@ -84,7 +84,7 @@ def test_after_backward_a_result_does_not_even_hold_the_arrays_it_was_computed_f
     del h
     assert alive(watched) == 1
     loss.backward()
-    assert alive(watched) == 0 and float(loss) == 6
+    assert alive(watched) == 0 and loss.item() == 6
 
 
 def test_a_retained_graph_stays_until_it_is_let_go() -> None:
@@ -214,7 +214,7 @@ def test_a_chain_of_a_hundred_thousand_operations_is_read_printed_copied_and_fre
     tape = tg.Tape(y)
     assert len(tape) == CHAIN and tape.flow()[x] == CHAIN + 1
     assert str(tape).count("\n") == CHAIN - 1
-    assert float(copy.deepcopy(y)) == float(pickle.loads(pickle.dumps(y))) == CHAIN + 1
+    assert copy.deepcopy(y).item() == pickle.loads(pickle.dumps(y)).item() == CHAIN + 1
     del tape
     y.backward()
     assert x.grad == CHAIN + 1
@@ -247,7 +247,7 @@ def test_a_long_create_graph_pass_can_be_read_again_and_freed() -> None:
     x, y = chain(lambda y, x: y * x, CHAIN // 5)
     slope = tg.grad(y, x, create_graph=True)
     n = CHAIN // 5 + 1
-    assert float(slope) == n and float(tg.grad(slope, x)) == n * (n - 1)
+    assert slope.item() == n and tg.grad(slope, x).item() == n * (n - 1)
     watched = [weakref.ref(slope)]
     del slope
     assert alive(watched) == 0

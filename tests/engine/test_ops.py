@@ -376,6 +376,8 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "power of a number": (power_of_number(), lambda x, p: np.power(x, p)),
     "maximum": (elementwise(ops.maximum, apart(0.125), apart(0.625)), np.maximum),
     "minimum": (elementwise(ops.minimum, apart(0.125), apart(0.625)), np.minimum),
+    "xlogy": (elementwise(ops.xlogy, numbers(0.25, 2.0), positive), lambda x, z: x * np.log(z)),
+    "weighted": (elementwise(ops.weighted, mild), np.multiply),
     "matmul": (two_vectors_or_matrices(ops.matmul), np.matmul),
     "where": (choice(), np.where),
     "log": (elementwise(ops.log, positive), np.log),

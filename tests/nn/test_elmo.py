@@ -183,8 +183,8 @@ def test_losses_and_features_are_those_of_the_equations_word_by_word(kind, optio
     right = [by_hand(bilm, sentence, options.get("residual", True)) for sentence in SENTENCES]
     targets = sum(len(sentence) + 1 for sentence in SENTENCES)
     expected = np.array([losses for losses, _ in right]).sum(0) / targets
-    np.testing.assert_allclose([float(x) for x in bilm.losses(SENTENCES)], expected, rtol=1e-12)
-    assert float(bilm.loss(SENTENCES)) == pytest.approx(expected.mean(), rel=1e-12)
+    np.testing.assert_allclose([x.item() for x in bilm.losses(SENTENCES)], expected, rtol=1e-12)
+    assert bilm.loss(SENTENCES).item() == pytest.approx(expected.mean(), rel=1e-12)
     np.testing.assert_allclose(bilm.perplexity(SENTENCES, batch=2), np.exp(expected), rtol=1e-12)
     layers = bilm.layers(SENTENCES).data
     assert layers.shape == (bilm.depth, 7, 4, 10)
@@ -215,8 +215,8 @@ def test_a_sentence_is_read_the_same_alone_and_beside_others(kind, sentence, oth
         np.testing.assert_allclose(beside[:, :N], alone, rtol=0, atol=1e-12)
         assert not beside[:, N:].any()
     counts = np.array([len(s) + 1 for s in batch])
-    each = np.array([[float(x) for x in bilm.losses([s])] for s in batch])
-    np.testing.assert_allclose([float(x) for x in bilm.losses(batch)], counts @ each / counts.sum(), rtol=1e-12)
+    each = np.array([[x.item() for x in bilm.losses([s])] for s in batch])
+    np.testing.assert_allclose([x.item() for x in bilm.losses(batch)], counts @ each / counts.sum(), rtol=1e-12)
 
 
 def test_words_are_encoded_once_however_often_they_stand_in_the_batch():
@@ -407,7 +407,7 @@ def test_an_encoder_of_ones_own_makes_frames_if_it_has_both_halves():
     bilm = a_bilm()
     bilm.encoder = Lengths()
     for batch, frame in zip(BATCHES, bilm.frames(BATCHES, shapes=1), strict=True):
-        assert float(bilm.loss(frame)) == pytest.approx(float(bilm.loss(batch)), rel=1e-12)
+        assert bilm.loss(frame).item() == pytest.approx(bilm.loss(batch).item(), rel=1e-12)
     bilm.encoder = Given(["we"], 5)
     with pytest.raises(TypeError, match="Given the methods spell"):
         bilm.frames(BATCHES)
@@ -513,7 +513,7 @@ def test_a_planted_leak_falls_below_the_entropy_and_an_honest_model_does_not():
         honest.step(), dishonest.step()
     for perplexity in bilm.perplexity(corpus):
         assert floor - 1e-9 < perplexity < 1.05 * floor
-    assert math.exp(float(loss)) < 0.8 * floor
+    assert math.exp(loss.item()) < 0.8 * floor
 
 
 @given(st.sets(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 99))
@@ -548,7 +548,7 @@ def test_the_mixture_of_1_2_6_by_1_2_5_eighths_twice_over_is_8_75():
     assert str(mix.table()).splitlines()[-1].split() == ["γ", "2", "—", "4.375"]
     mix.weights.data = np.zeros(3)
     assert mix(layers).item() == pytest.approx(6, abs=1e-14)
-    assert float(mix.penalty()) == 0
+    assert mix.penalty().item() == 0
 
 
 def test_a_mixture_starts_as_the_average_and_can_be_kept_to_it_or_to_one_layer():
@@ -644,7 +644,7 @@ def test_a_stateful_model_starts_where_it_ended_and_credit_stays_behind():
     )):  # fmt: skip
         outputs, _ = net(bilm.encoder(words[:-1]), ends[k])
         right = tg.nn.cross_entropy(bilm.softmax(outputs), VOCABULARY.ids(words[1:]))
-        assert float(second[k]) == pytest.approx(float(right), rel=1e-12)
+        assert second[k].item() == pytest.approx(right.item(), rel=1e-12)
     assert not any("_carried" in path for path in bilm.state_dict())
     with pytest.raises(ValueError, match="1 sentences of its last batch, got 2"):
         bilm.loss([["we"], ["train"]])
@@ -771,7 +771,7 @@ def test_a_saved_bilm_gives_the_same_features_to_the_bit(tmp_path):
     other = tg.nn.BiLM(encoder, vocabulary, hidden=5, dtype=np.float32)
     tg.load(tmp_path / "bilm.npz", bilm=other, words="")
     np.testing.assert_array_equal(other.layers(SENTENCES).data, bilm.layers(SENTENCES).data)
-    assert float(other.loss(SENTENCES)) == float(bilm.loss(SENTENCES))
+    assert other.loss(SENTENCES).item() == bilm.loss(SENTENCES).item()
 
 
 # The rest ------------------------------------------------------------------------------------------------------------
@@ -798,11 +798,11 @@ def test_float32_stays_float32():
 def test_dropout_draws_in_training_only_and_perplexity_restores_the_mode():
     bilm = a_bilm(dropout=0.5)
     batch = [["we", "train", "the", "models"]]
-    assert float(bilm.loss(batch)) != float(bilm.loss(batch))
+    assert bilm.loss(batch).item() != bilm.loss(batch).item()
     assert bilm.perplexity(batch) == bilm.perplexity(batch)
     assert bilm.training and bilm.dropout.training
     bilm.eval()
-    assert float(bilm.loss(batch)) == float(bilm.loss(batch))
+    assert bilm.loss(batch).item() == bilm.loss(batch).item()
 
 
 def test_dropout_is_on_the_input_of_every_layer_and_of_the_softmax():

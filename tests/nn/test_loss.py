@@ -130,7 +130,7 @@ def test_of_nothing_the_softmax_is_nothing_and_the_logsumexp_minus_infinity() ->
 
 
 def test_ties_for_the_largest_are_all_counted() -> None:
-    assert float(tg.logsumexp(np.full(8, 1000.0))) == 1000 + np.log(8)
+    assert tg.logsumexp(np.full(8, 1000.0)).item() == 1000 + np.log(8)
     assert tg.log_softmax(np.array([5.0, 5.0])).tolist() == [-np.log(2), -np.log(2)]
 
 
@@ -174,7 +174,7 @@ def test_ignored_targets_count_for_nothing_and_reductions_agree(ignore_index: in
     np.testing.assert_allclose(each.data, right, rtol=1e-13)
     total = tg.nn.cross_entropy(logits, targets, ignore_index, "sum")
     mean = tg.nn.cross_entropy(logits, targets, ignore_index)
-    np.testing.assert_allclose([float(total), float(mean)], [right.sum(), right.sum() / counted.sum()], rtol=1e-13)
+    np.testing.assert_allclose([total.item(), mean.item()], [right.sum(), right.sum() / counted.sum()], rtol=1e-13)
     gradient = tg.grad(mean, logits)
     assert not gradient[~counted].any() and gradient[counted].all()
 
@@ -188,7 +188,7 @@ def test_where_nothing_is_counted_the_loss_is_0_with_gradient_0() -> None:
         (tg.nn.cross_entropy(ignored, [7], ignore_index=7), ignored),
     ]:
         gradient = tg.grad(loss, logits)
-        assert float(loss) == 0 and gradient.shape == logits.shape and not gradient.any()
+        assert loss.item() == 0 and gradient.shape == logits.shape and not gradient.any()
 
 
 @pytest.mark.parametrize(
@@ -219,3 +219,51 @@ def test_targets_that_are_changed_later_change_no_gradient() -> None:
     before = tg.grad(loss, logits)
     targets[0] = 2
     np.testing.assert_array_equal(tg.grad(loss, logits), before)
+
+
+# At infinity ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+def test_binary_cross_entropy_is_right_at_infinite_logits() -> None:
+    each = tg.nn.bce_with_logits([-np.inf, np.inf, np.inf, -np.inf], [0.0, 1.0, 0.0, 1.0], reduction="none")
+    assert each.tolist() == [0.0, 0.0, np.inf, np.inf]
+    x = tg.Tensor([-np.inf, 2.0], requires_grad=True)
+    loss = tg.nn.bce_with_logits(x, [0.0, 1.0], reduction="sum")
+    assert loss.item() == pytest.approx(np.log1p(np.exp(-2)), rel=1e-12)
+    right = [0.0, -1 / (1 + np.exp(2))]
+    np.testing.assert_allclose(tg.grad(loss, x), right, rtol=1e-12)
+    np.testing.assert_allclose(tg.grad(loss, x, create_graph=True).data, right, rtol=1e-12)
+    both = tg.Tensor([np.inf, -np.inf], requires_grad=True)
+    assert tg.grad(tg.nn.bce_with_logits(both, [0.0, 1.0], reduction="sum"), both).tolist() == [1.0, -1.0]
+
+
+def test_binary_cross_entropy_of_soft_targets_passes_on_their_gradient() -> None:
+    x, t = tg.Tensor([3.0, -2.0, 0.5], requires_grad=True), tg.Tensor([0.0, 1.0, 0.25], requires_grad=True)
+    np.testing.assert_allclose(tg.grad(tg.nn.bce_with_logits(x, t, reduction="sum"), t), -x.data, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_entropy_of_a_masked_softmax_has_gradient_0_where_it_is_masked() -> None:
+    x = tg.Tensor([0.0, 0.0, -np.inf], requires_grad=True)
+    p = x.softmax()
+    entropy = tg.nn.entropy(p)
+    assert entropy.item() == pytest.approx(np.log(2)) and tg.grad(entropy, x).tolist() == [0.0, 0.0, 0.0]
+    other = tg.Tensor([[1.0, -0.5, -np.inf], [0.0, 2.0, 3.0]], requires_grad=True)
+    p = other.softmax(0)
+    q = np.array([[1 / (1 + np.exp(-1)), 1 / (1 + np.exp(2.5)), 0.0]])
+    q = np.concatenate([q, 1 - q])
+    right = -np.where(q > 0, q * np.log(np.where(q > 0, q, 1)), 0).sum(0)
+    np.testing.assert_allclose(tg.nn.entropy(p, axis=0).data, right, rtol=1e-12)
+    assert np.isfinite(tg.grad(tg.nn.entropy(p, axis=0), other, [1.0, 2.0, 3.0])).all()
+    assert tg.nn.entropy([1, 0]).item() == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_x_log_z_is_0_where_x_is_whatever_z_is() -> None:
+    x, z = (tg.Tensor(v, requires_grad=True) for v in ([0.0, 0.0, 2.0], [0.0, 3.0, 4.0]))
+    y = tg.xlogy(x, z)
+    np.testing.assert_allclose(y.data, [0.0, 0.0, 2 * np.log(4)], rtol=1e-12)
+    by_x, by_z = tg.grad(y, [x, z], 1.0)
+    np.testing.assert_allclose(by_x, [0.0, np.log(3), np.log(4)], rtol=1e-12)
+    assert by_z.tolist() == [0.0, 0.0, 0.5] and tg.xlogy(0.0, 0.0) == 0

@@ -193,7 +193,7 @@ def test_each_replay_draws_its_own_dropout_from_the_generator():
         drop = tg.nn.Dropout(0.5, rng=7)
         w = tg.Tensor(np.ones(20), requires_grad=True)
         step = wrap(lambda x: (drop(w * x) * np.arange(20.0)).sum())
-        return [float(step(np.ones(20))) for _ in range(4)]
+        return [step(np.ones(20)).item() for _ in range(4)]
 
     assert losses(tg.replay) == losses(lambda function: lambda x: function(tg.Tensor(x)))
     assert len(set(losses(tg.replay))) > 1

@@ -49,14 +49,14 @@ def w():
 def follows(function, *changes):
     """Whether a replay gives what the function gives, after each of these changes, and plays again between them."""
     step = tg.replay(function)
-    reference = lambda: float(function(tg.Tensor(X)))
-    assert float(step(X)) == reference()
+    reference = lambda: function(tg.Tensor(X)).item()
+    assert step(X).item() == reference()
     values = [reference()]
     for change in changes:
         change()
-        assert float(step(X)) == reference()
+        assert step(X).item() == reference()
         program = step.program
-        assert float(step(X)) == reference() and step.program is program  # replayed
+        assert step(X).item() == reference() and step.program is program  # replayed
         values.append(reference())
     assert len(set(values)) == len(values)  # every change has changed something
     return step
@@ -70,7 +70,7 @@ def test_parameters_are_read_anew(w):
     step = follows(lambda x: (w * x).sum())
     program = step.program
     w.data = [5.0, 7.0]
-    assert float(step(X)) == 19.0 and step.program is program
+    assert step(X).item() == 19.0 and step.program is program
 
 
 @row("another shape or dtype, another plain number among the arguments",
@@ -80,7 +80,7 @@ def test_a_program_for_each_signature(w):
     for x, scale in ((X, 1.0), (X.astype(np.float32), 1.0)):
         step(x, scale)
     with pytest.warns(UserWarning, match="more than 2 signatures"):
-        assert float(step(X, 2.0)) == 14.0
+        assert step(X, 2.0).item() == 14.0
 
 
 class Net(tg.nn.Module):
@@ -286,7 +286,7 @@ def test_attributes_of_the_packages_own_objects_are_noticed(w):
     w.grad = None
     step(X)
     optimiser.step()
-    assert float(step(X)) == float((w.data * X).sum() * 4.0)
+    assert step(X).item() == ((w.data * X).sum() * 4.0).item()
 
 
 def scaled(x, scale=1.0, *, shift=0.0):
@@ -326,7 +326,7 @@ def test_entries_are_noticed(w, many):
 def test_arrays_are_compared_by_their_bytes(w):
     mask, scale, buffer = np.ones(2), np.array(1.0), array.array("d", [1.0])
     raw = bytearray([1])
-    function = lambda x: (w * x * (mask > 0.5)).sum() * float(scale) * buffer[0] * raw[0]
+    function = lambda x: (w * x * (mask > 0.5)).sum() * scale.item() * buffer[0] * raw[0]
     follows(function, lambda: mask.__setitem__(0, 0.0), lambda: scale.fill(3.0), lambda: buffer.__setitem__(0, 5.0),
             lambda: raw.__setitem__(0, 7))  # fmt: skip
     holder = types.SimpleNamespace(mask=np.ones((2, 2))[:, ::2])
@@ -384,7 +384,7 @@ def test_a_counter_is_followed_and_told_of(w):
         return (w * x).sum() * counter.calls
 
     step = tg.replay(function)
-    assert [float(step(X)) for _ in range(10)] == [7.0 * k for k in range(1, 11)]
+    assert [step(X).item() for _ in range(10)] == [7.0 * k for k in range(1, 11)]
     with pytest.warns(UserWarning, match=r"10 calls in a row.*\(calls of Counter\)"):
         step(X)
 
@@ -401,9 +401,9 @@ def test_a_parameter_that_the_step_makes_at_its_first_call_is_a_parameter():
 
     lazy = Lazy()
     step = tg.replay(lambda x: lazy(x))
-    assert float(step(X)) == 3.0 and lazy.W.grad.tolist() == X.tolist()
+    assert step(X).item() == 3.0 and lazy.W.grad.tolist() == X.tolist()
     lazy.W.data = [2.0, 2.0]
-    assert float(step(X)) == 6.0 and lazy.W.grad.tolist() == (2 * X).tolist()
+    assert step(X).item() == 6.0 and lazy.W.grad.tolist() == (2 * X).tolist()
 
 
 @row("dropout and other random operations", "draw anew from their generator, in the order and number as without replay")
@@ -418,7 +418,7 @@ def test_random_operations_draw_anew():
             return (one(other(v * x)) * np.arange(20.0)).sum()
 
         step = wrap(function)
-        return [float(step(np.ones(20))) for _ in range(4)], rng.bit_generator.state
+        return [step(np.ones(20)).item() for _ in range(4)], rng.bit_generator.state
 
     assert losses(tg.replay) == losses(lambda function: lambda x: function(tg.Tensor(x)))
 
@@ -426,7 +426,7 @@ def test_random_operations_draw_anew():
 @row("`x > 0` inside `tg.where`", "replayed")
 def test_comparisons_are_replayed(w):
     step = tg.replay(lambda x: tg.where(x > 1.5, w * x, -w * x).sum())
-    assert [float(step(x)) for x in (X, X[::-1])] == [5.0, -1.0]
+    assert [step(x).item() for x in (X, X[::-1])] == [5.0, -1.0]
 
 
 @row("a graph that was made outside and is detached inside", "a constant, with its values at that time")
@@ -435,7 +435,7 @@ def test_a_detached_graph_is_a_constant(w):
     step = tg.replay(lambda x: (w * x * h.detach()).sum())
     step(X)
     w.data = [1.0, 1.0]
-    assert float(step(X)) == 14.0
+    assert step(X).item() == 14.0
 
 
 def refused(function, message):
@@ -446,7 +446,7 @@ def refused(function, message):
 @row("a value is read: `float(x)`, `if x > 0`, `.item()`, `.data`, `print(x)`, `.grad`, a tape, a Jacobian, "
      "`state_dict()`, a copy; or set: `.data`, `.grad`", "refused while recording, with the tensor's name")  # fmt: skip
 def test_values_are_refused(w):
-    for read in (lambda x: float(x[0]), lambda x: x.data, str, lambda x: w.grad, lambda x: tg.jacobian(w * x, w)):
+    for read in (lambda x: x[0].item(), lambda x: x.data, str, lambda x: w.grad, lambda x: tg.jacobian(w * x, w)):
         refused(lambda x, read=read: (read(x), (w * x).sum())[1], "was read while a replay was recorded")
 
 
@@ -571,7 +571,7 @@ def test_threads_wait(w):
 
     step = tg.replay(lambda x: (w * x).sum())
     with ThreadPoolExecutor(4) as pool:
-        assert [float(y) for y in pool.map(lambda k: step(X * k), range(8))] == [7.0 * k for k in range(8)]
+        assert [y.item() for y in pool.map(lambda k: step(X * k), range(8))] == [7.0 * k for k in range(8)]
 
 
 @row(
@@ -582,7 +582,7 @@ def test_copies_are_replays(w):
 
     step = tg.replay(lambda x: (w * x).sum())
     step(X)
-    assert "0 programs" in repr(copy.deepcopy(step)) and float(copy.copy(step)(X)) == 7.0
+    assert "0 programs" in repr(copy.deepcopy(step)) and copy.copy(step)(X).item() == 7.0
 
 
 # State of many kinds, at random -----------------------------------------------------------------------------------
@@ -670,4 +670,4 @@ def test_a_step_with_state_of_any_kind_gives_what_the_function_gives(names, chan
         for _call in range(2):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is recorded anew again and again
-                assert float(step(X)) == float(twin(tg.Tensor(X)))
+                assert step(X).item() == twin(tg.Tensor(X)).item()

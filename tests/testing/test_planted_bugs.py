@@ -237,7 +237,7 @@ class Unsaved(OwnCell):
 
 class Branching(OwnCell):
     def __call__(self, x, h):
-        h, _ = super().__call__(x if float(x.sum()) < 1e9 else -x, h)
+        h, _ = super().__call__(x if x.sum().item() < 1e9 else -x, h)
         return h, h
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -81,6 +84,68 @@ def drawing() -> Iterator[dict[np.random.Generator, Any]]:
         if outer is not None:
             for rng, state in drawn.items():
                 outer.setdefault(rng, state)
+
+
+NUMBERS = "biufc"  # kinds of dtypes: Booleans, integers, floats, complex numbers
+
+
+def array_from(given: Any, function: str = "Tensor", dtype: Any = None) -> Array:
+    """A copy of what is given as an array of numbers, of which nothing else is known: the one door for lists, series,
+    buffers and arrays of other kinds.
+
+    TypeError for texts and objects, and for what would lose its meaning: the mask of a masked array, the product of a
+    matrix. ValueError for ragged lists.
+    """
+    refuse_masked(given, function)
+    try:
+        array = np.array(given, dtype, order="C")
+    except ValueError as error:
+        raise ValueError(f"{function} needs a number or a rectangular array: {error}") from None
+    if array.dtype.kind not in NUMBERS:
+        kind = type(given).__name__
+        raise TypeError(f"{function} needs numbers; {kind} gives dtype {array.dtype}: convert it first")
+    return array
+
+
+def operand(given: Any, function: str) -> Any:
+    """What is no tensor and no number, as an operation takes it: numbers as an array of their own (the caller may still
+    write to what was given), everything else as it is."""
+    refuse_masked(given, function)
+    array = np.array(given)
+    return array if array.dtype.kind in NUMBERS else given
+
+
+def indices_from(given: Any, function: str) -> Array:
+    """Whole numbers, or Booleans, that say places: a copy; [] has no dtype and is taken for whole numbers."""
+    array = array_from(given, function)
+    return array if array.size or array.dtype.kind == "b" else array.astype(int)
+
+
+def refuse_masked(given: Any, function: str) -> None:
+    """TypeError for a masked array and a matrix, alone or in a list."""
+    if type(given) in (list, tuple) and given and not isinstance(given[0], (int, float)):
+        for part in given:
+            refuse_masked(part, function)
+    elif type(given) is not np.ndarray and isinstance(given, np.ndarray):
+        if isinstance(given, np.matrix):
+            raise TypeError(f"{function} was given a np.matrix, whose * is another product: take np.asarray(matrix)")
+        if hasattr(given, "mask"):
+            raise TypeError(
+                f"{function} was given a masked array, whose mask would be lost: put numbers in the masked places with "
+                ".filled(...), and leave them out with tg.where or lengths="
+            )
+
+
+PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def warn_caller(message: str) -> None:
+    """A warning at the line of the caller's code that led here, the first outside the package: once for each line,
+    unless the warning filters say otherwise."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 def options_by_name(

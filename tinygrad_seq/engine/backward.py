@@ -14,6 +14,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from .context import CONTEXT, refuse_backward, refuse_reading
+from .numerics import rounded, settled, widened
 from .ops import assemble, astype, broadcast_to
 from .recording import Part, enable_grad
 from .signatures import Array
@@ -59,8 +60,9 @@ def sweep(
     the leaves.
 
     `arrived` holds the seeds. Each operation sends g times its local rate to its inputs; `crosses(t, i)` says
-    whether credit may pass from t to its input i. Sums are made in place, in buffers that nobody else sees. `rates`
-    stands in for `times_rates`, to ask what wrong rates would give.
+    whether credit may pass from t to its input i. Sums are made in place, in buffers that nobody else sees; those of
+    float16 in float32, and rounded when they are complete. `rates` stands in for `times_rates`, to ask what wrong rates
+    would give.
     """
     refuse_reading("a gradient", order)
     own: dict[Tensor, bool] = {}  # these sums are buffers of our own; True where they began as zeros (no -0.0 in them)
@@ -71,8 +73,9 @@ def sweep(
             if g is not None and t._operation.expand:  # other operations come in its place: see recompute
                 order += t._operation.expand(t, g, arrived)
             elif g is not None:
+                g = g if g.dtype is (y := t._array).dtype else rounded(g, y.dtype)  # a sum of float16, complete now
                 needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
-                sent = rates(g, t._operation, t._array, t._arrays, t._options, needs)
+                sent = rates(g, t._operation, y, t._arrays, t._options, needs)
                 for i, c in zip(needs, sent, strict=True):
                     x = t._inputs[i]
                     if type(c) is Part:
@@ -86,7 +89,7 @@ def sweep(
                     elif x in own and old.strides == c.strides:
                         np.add(old, c, old)
                     else:
-                        arrived[x] = total = old + c
+                        arrived[x] = total = widened(old) + c
                         if type(total) is np.ndarray:  # of 0-d arrays it is a number, which nobody can write to
                             own[x] = False
             if release:
@@ -94,7 +97,7 @@ def sweep(
                 own.pop(t, None)
     except (AttributeError, TypeError) as error:
         raise broken_rule(t, error) from error
-    return arrived
+    return settled(arrived)
 
 
 def sweep_recorded(order: list[Tensor], arrived: Arrived, crosses: Crosses = None) -> Arrived:
@@ -107,7 +110,7 @@ def sweep_recorded(order: list[Tensor], arrived: Arrived, crosses: Crosses = Non
 
     def gathered(x: Tensor) -> Any:
         if waiting := parts.pop(x, None):
-            values = [part.value for part in waiting]
+            values = [widened(part.value) for part in waiting]
             arrived[x] = assemble(*values, indices=[part.index for part in waiting], shape=x.shape)
         return arrived.get(x)
 
@@ -122,7 +125,7 @@ def sweep_recorded(order: list[Tensor], arrived: Arrived, crosses: Crosses = Non
                 continue
             CONTEXT.set(t._where._replace(recording=True, tracing=tracing))
             needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
-            sent = times_rates(g, t._operation, t, unchanged_inputs(t), t._options, needs)
+            sent = times_rates(rounded(g, t.dtype), t._operation, t, unchanged_inputs(t), t._options, needs)
             for i, c in zip(needs, sent, strict=True):
                 x = t._inputs[i]
                 if type(c) is Part:
@@ -131,18 +134,18 @@ def sweep_recorded(order: list[Tensor], arrived: Arrived, crosses: Crosses = Non
                     continue
                 if c.shape != x.shape or c.dtype is not x.dtype:
                     c = fitted(c, x, t)
-                arrived[x] = gathered(x) + c if x in arrived or x in parts else c
+                arrived[x] = widened(gathered(x)) + c if x in arrived or x in parts else c
     except (AttributeError, TypeError) as error:
         raise broken_rule(t, error) from error
     for x in list(parts):
         gathered(x)
-    return arrived
+    return settled(arrived)
 
 
 def add_part(part: Part, x: Tensor, arrived: Arrived, own: dict[Tensor, bool]) -> None:
     """Add a contribution to one place of x, into a buffer of our own that began as zeros."""
     if not own.get(x):
-        zeros = np.zeros(x.shape, x.dtype)
+        zeros = widened(np.zeros(x.shape, x.dtype))
         arrived[x], own[x] = np.add(zeros, arrived[x], zeros) if x in arrived else zeros, True
     place = arrived[x][part.index]
     np.add(place, part.value, place)
@@ -169,7 +172,7 @@ def fitted(c: Any, x: Tensor, t: Tensor) -> Any:
         if extra < 0 or any(c.shape[i + extra] != n for i, n in enumerate(shape) if i + extra not in stretched):
             raise ValueError(f"a rule of {t.operation} returned shape {c.shape} for an input of shape {shape}")
         if c.size != x.size:
-            c = c.sum(axis=(*range(extra), *stretched))
+            c = widened(c).sum(axis=(*range(extra), *stretched))
         c = c.reshape(shape)
     if c.dtype != x.dtype:
         if c.dtype.kind == "c":
@@ -198,7 +201,7 @@ def seeded(results: Sequence[Tensor], seed: Any, graph: bool = False) -> Arrived
         if values.ndim and values.shape != y.shape:
             raise ValueError(f"the seed of {y.label()} needs its shape {y.shape}, got {values.shape}")
         start = broadcast_to(astype(values if graph else values._array, y.dtype), y.shape)
-        arrived[y] = arrived[y] + start if y in arrived else start
+        arrived[y] = widened(arrived[y]) + start if y in arrived else start
     return arrived
 
 
@@ -252,10 +255,11 @@ def grad(
     >>> import tinygrad_seq as tg
     >>> x = tg.Tensor(3.0, requires_grad=True)
     >>> first = tg.grad(x**3, x, create_graph=True)
-    >>> float(first), float(tg.grad(first, x))
+    >>> first.item(), tg.grad(first, x).item()
     (27.0, 18.0)
     """
     ys = [y] if isinstance(y, Tensor) else list(y)
+    seed = seed[0] if type(seed) is list and len(seed) == len(ys) == 1 and not isinstance(y, Tensor) else seed
     graph = create_graph or CONTEXT.get().tracing is not None  # a replay computes it anew
     wanted = [xs] if isinstance(xs, Tensor) else list(xs)
     order, crosses = towards(ys, wanted, holding)

@@ -16,6 +16,8 @@ from typing import Any, overload
 import numpy as np
 
 from . import ops
+from .arguments import NUMBERS, indices_from
+from .numerics import HALF, rounded, widened
 from .ops import Row, logsigmoid, matmul, norm, reshape, square, squeeze, sum, swapaxes
 from .signatures import AnyFunction, Arrays, Axis, with_answers
 from .tensor import Tensor
@@ -49,7 +51,7 @@ def _along(axis: int, place: Any) -> tuple[Any, ...]:
 
 @composed()
 def softplus(x: Arrays) -> Arrays:
-    return 0.0 - logsigmoid(-x)  # which has no -0.0 far out on the left
+    return 0.0 - logsigmoid(0.0 - x)  # no -0.0 far out on the left; and -x of unsigned integers would wrap
 
 
 @composed(numpy=np.clip, method=True)
@@ -66,29 +68,31 @@ def clip(x: Arrays, low: Any = None, high: Any = None, *, min: Any = None, max: 
 
 @composed(numpy=np.mean, method=True)
 def mean(x: Arrays, axis: Axis = None, keepdims: bool = False) -> Arrays:
-    return _narrowed(x, sum(_widened(x), axis, keepdims) / _count(x, axis))
+    return _as_given(sum(_floats(x), axis, keepdims) / _count(x, axis), x)
 
 
 @composed(numpy=np.var, method=True)
 def var(x: Arrays, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Arrays:
-    wide = _widened(x)
-    return _narrowed(x, sum(square(wide - mean(wide, axis, keepdims=True)), axis, keepdims) / _freedom(x, axis, ddof))
+    wide = _floats(x)
+    total = sum(square(wide - mean(wide, axis, keepdims=True)), axis, keepdims)
+    return _as_given(total / _freedom(x, axis, ddof), x)
 
 
 @composed(numpy=np.std, method=True)
 def std(x: Arrays, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Arrays:
-    wide = _widened(x)
+    wide = _floats(x)
     total = norm(wide - mean(wide, axis, keepdims=True), axis, keepdims)
-    return _narrowed(x, total / _freedom(x, axis, ddof) ** 0.5)
+    return _as_given(total / _freedom(x, axis, ddof) ** 0.5, x)
 
 
-def _widened(x: Any) -> Any:
-    """float16 as float32: a long sum of narrow floats stops growing, or overflows."""
-    return ops.astype(x, np.dtype(np.float32)) if x.dtype == np.float16 else x
+def _floats(x: Any) -> Any:
+    """x to be averaged: integers as float64, whose sums do not wrap, and float16 as float32."""
+    return ops.astype(x, np.dtype(float)) if x.dtype.kind in "biu" else widened(x)
 
 
-def _narrowed(x: Any, y: Any) -> Any:
-    return ops.astype(y, x.dtype) if x.dtype == np.float16 else y
+def _as_given(y: Any, x: Any) -> Any:
+    """An average of x, in float16 again if x is."""
+    return rounded(y, HALF) if x.dtype == HALF else y
 
 
 def _count(x: Any, axis: Axis) -> int:
@@ -299,8 +303,7 @@ def pad(x: Arrays, pad_width: Any, mode: str = "constant", constant_values: Any 
 
 @composed(numpy=np.take, method=True)
 def take(x: Arrays, indices: Any, axis: int | None = None) -> Arrays:
-    indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
-    indices = indices if indices.size else np.zeros(indices.shape, int)
+    indices = indices if isinstance(indices, Tensor) else indices_from(indices, "take")
     if indices.dtype.kind not in "biu":
         raise TypeError(f"take needs whole numbers as indices, got dtype {indices.dtype}")
     indices = indices.astype(int) if indices.dtype.kind == "b" else indices  # 0 and 1, no mask: as NumPy's take
@@ -400,7 +403,7 @@ def _lettered(*operands: Any) -> tuple[str, tuple[Any, ...]]:
 @composed(method=True)
 def astype(x: Arrays, dtype: Any) -> Arrays:
     dtype = np.dtype(dtype)
-    if dtype.kind not in "biufc":
+    if dtype.kind not in NUMBERS:
         raise TypeError(f"astype needs a dtype of numbers, got {dtype}")
     return ops.astype(x if dtype.kind == "f" or not isinstance(x, Tensor) else x.detach(), dtype)
 

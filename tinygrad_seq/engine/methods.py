@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import compositions, numpy_functions, ops
+from .arguments import indices_from, warn_caller
 from .backward import backward
 from .context import CONTEXT, readable
 from .signatures import Primitive
@@ -24,8 +25,7 @@ def _index(x: Tensor, index: Any) -> Any:
         if place is Ellipsis:
             dots = True
         elif not (kind is int or kind is slice or place is None or isinstance(place, np.integer)):
-            array = place if isinstance(place, Tensor) else np.asarray(place)
-            ids.append(array if array.size or array.dtype.kind == "b" else array.astype(int))  # [] is an index too
+            ids.append(place if isinstance(place, Tensor) else indices_from(place, "an index"))
             if isinstance(place, Tensor) and place.dtype.kind == "b" and CONTEXT.get().tracing:
                 raise RuntimeError(
                     f"{x.label()} was indexed by the Boolean {place.label()} while a replay was recorded: how many "
@@ -66,6 +66,37 @@ def _plain_unless_traced(operation: Function) -> Function:
 def _decides(operation: Any) -> bool:
     """Whether it is a comparison or logic, which carry no gradient."""
     return isinstance(getattr(operation, "forward", None), np.ufunc) and not any(operation.rules)
+
+
+def _equality(operation: Function, of_texts: bool) -> Function:
+    """== and !=: no number equals a text, and NumPy's arrays say so, entry by entry."""
+    compare = _plain_unless_traced(operation)
+
+    def equality(a: Any, b: Any) -> Any:
+        if not isinstance(b, (Tensor, int, float)) and np.asarray(b).dtype.kind in "US":
+            return np.full(np.broadcast_shapes(a.shape, np.shape(b)), of_texts)
+        return compare(a, b)
+
+    return equality
+
+
+def _leaving(convert: Function) -> Function:
+    """float(x), int(x) and complex(x), and so math.exp(x) and array[i] = x: the number, without its history."""
+
+    def number(x: Tensor) -> Any:
+        value = convert(x.data)
+        if x.requires_grad:
+            warn_caller(LEAVING)
+        return value
+
+    return number
+
+
+LEAVING = (
+    "a tensor that requires a gradient was turned into a Python number, and the graph is left here: nothing flows back "
+    "from it. Write .item() where that is meant; else stay with tensors: tg.exp(x) for math.exp(x), tg.stack of a list "
+    "for numbers put into an array"
+)
 
 
 def _shaped(operation: Function) -> Function:
@@ -134,8 +165,8 @@ ARITHMETIC: dict[str, Function] = {
 LOGIC: dict[str, Primitive] = {"and": ops.bitwise_and, "or": ops.bitwise_or, "xor": ops.bitwise_xor}
 PROTOCOLS: dict[str, Function] = {
     "__neg__": ops.negative, "__pos__": lambda x: x, "__abs__": ops.abs, "__getitem__": _index, "__iter__": _iterate,
-    "__len__": lambda x: len(x._array), "__bool__": lambda x: bool(x.data), "__float__": lambda x: float(x.data),
-    "__int__": lambda x: int(x.data), "__complex__": lambda x: complex(x.data), "__repr__": _repr,
+    "__len__": lambda x: len(x._array), "__bool__": lambda x: bool(x.data), "__float__": _leaving(float),
+    "__int__": _leaving(int), "__complex__": _leaving(complex), "__repr__": _repr,
     "__format__": _format, "__index__": lambda x: x.data.__index__(), "__array_ufunc__": _ufunc,
     "__array_function__": _function, "__pow__": _power, "__rpow__": _flipped(ops.power),
     "__invert__": _plain_unless_traced(ops.bitwise_not),
@@ -146,6 +177,7 @@ for _name, _operation in LOGIC.items():
     _operation = _plain_unless_traced(_operation)
     PROTOCOLS |= {f"__{_name}__": _operation, f"__r{_name}__": _flipped(_operation)}
 PROTOCOLS |= {_name: _plain_unless_traced(_operation) for _name, _operation in COMPARISONS.items()}
+PROTOCOLS |= {"__eq__": _equality(ops.equal, False), "__ne__": _equality(ops.not_equal, True)}
 _ROWS = (*ops.TABLE, *compositions.TABLE)
 METHODS: dict[str, Any] = {row.operation.__name__: row.operation for row in _ROWS if row.method} | {
     "reshape": _shaped(numpy_functions.reshaped), "transpose": _shaped(compositions.transpose),

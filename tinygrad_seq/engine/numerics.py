@@ -1,10 +1,13 @@
 """Forward functions that NumPy does not have: pure NumPy, exact far out in the tails, quiet about it.
 
 Real and complex numbers pass through alike (so that a complex step can check the rates), and the dtype is kept.
+What adds up many float16 numbers does so in float32 and rounds once, at the end: `in_float32`.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,45 @@ import numpy as np
 INFINITY = np.asarray(np.inf, np.float16)
 ONE = {np.dtype(t): np.ones((), t) for t in (np.float16, np.float32, np.float64, np.complex64, np.complex128)}
 LARGEST = {np.dtype(t): np.asarray(x, t) for t, x in ((np.float32, 88.72283), (np.float64, 709.782712893384))}
+
+
+# float16 has 11 bits: a sum of ones stops at 2048, and no number is above 65504. What adds up many numbers does so in
+# float32, and rounds once, at the end.
+HALF = np.dtype(np.float16)
+SINGLE = np.dtype(np.float32)
+
+
+def widened(x: Any) -> Any:
+    """An array or a tensor to be added up: float16 as float32, everything else as it is."""
+    return x.astype(SINGLE) if x.dtype == HALF else x
+
+
+def rounded(x: Any, dtype: Any) -> Any:
+    """An array or a tensor in the dtype that a result has."""
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def settled(sums: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Sums that are complete, by what they belong to: each in its dtype."""
+    return {x: rounded(total, x.dtype) for x, total in sums.items()}
+
+
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which computes in float32 where its first input is float16, and rounds at the end."""
+
+    @functools.wraps(function)
+    def computed(x: Any, *others: Any, out: Any = None, **options: Any) -> Any:
+        if not isinstance(x, np.ndarray) or x.dtype != HALF:
+            return function(x, *others, **options) if out is None else function(x, *others, out=out, **options)
+        others = tuple([widened(y) if isinstance(y, np.ndarray) else y for y in others])
+        with np.errstate(over="ignore"):  # what is too large for float16 is inf there
+            result = function(x.astype(SINGLE), *others, **options).astype(HALF)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    return computed
 
 
 def floating(x: Any) -> Any:
@@ -68,8 +110,39 @@ def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def logsigmoid(x: Any) -> Any:
+    x = floating(x)
     low = np.where(np.real(x) < 0, x, 0)
     return low - np.log1p(np.exp(np.where(np.real(x) < 0, x, -x)))
+
+
+def xlogy(x: Any, y: Any) -> Any:
+    """x ln y, and 0 where x is 0, whatever y is."""
+    nothing = np.equal(x, 0)
+    return np.where(nothing, x * 0.0, x * np.log(np.where(nothing, 1, y)))
+
+
+def weighted(x: Any, weight: Any) -> Any:
+    """weight · x, and 0 where the weight is 0 and x is infinite."""
+    with np.errstate(invalid="ignore"):
+        product = np.multiply(weight, x)
+    return np.where(np.equal(weight, 0) & np.isinf(x), 0, product).astype(product.dtype)
+
+
+def unit(x: Any, axis: Any = -1, least: float = 0.0) -> Any:
+    """For each row along axis a power of two to divide it by, so that its squares can be added up: 1 in the usual
+    range, else that of its largest entry, and at least about `least`. Dividing by a power of two rounds nothing."""
+    size = np.abs(x)
+    largest = size.max(axis=axis, keepdims=True, initial=least)
+    limits = np.finfo(size.dtype)
+    small = np.ldexp(1.0, (limits.minexp + limits.nmant) // 2 + limits.nmant)
+    far = (largest < small) | (largest > np.ldexp(1.0, limits.maxexp // 2 - 14))
+    return np.where(far, power_of_two(largest), 1).astype(size.dtype)
+
+
+def power_of_two(largest: Any) -> Any:
+    """The largest power of two in each number; 1 where it is 0, infinite or NaN."""
+    scale = np.where((largest > 0) & (largest < np.inf), largest, 1).astype(largest.dtype)
+    return scale / (2 * np.frexp(scale)[0])
 
 
 def peak(x: Any, axis: Any) -> Any:
@@ -78,6 +151,7 @@ def peak(x: Any, axis: Any) -> Any:
     return np.where(np.isfinite(top), top, 0).astype(top.dtype)
 
 
+@in_float32
 def softmax(x: Any, axis: Any = -1, out: Any = None) -> Any:
     x = floating(x)
     e = np.asarray(np.subtract(x, peak(x, axis), out))
@@ -99,11 +173,13 @@ def log_sum(x: Any, axis: Any, e: Any = None) -> tuple[Any, Any]:
         return top, np.log1p(e.sum(axis=axis, keepdims=True) + others)
 
 
+@in_float32
 def logsumexp(x: Any, axis: Any = -1, keepdims: bool = False) -> Any:
     top, rest = log_sum(floating(x), axis)
     return top + rest if keepdims else (top + rest).squeeze(axis)
 
 
+@in_float32
 def log_softmax(x: Any, axis: Any = -1, out: Any = None) -> Any:
     x = floating(x)
     out = np.empty_like(x) if out is None else out
@@ -112,12 +188,12 @@ def log_softmax(x: Any, axis: Any = -1, out: Any = None) -> Any:
     return np.subtract(out, np.where(np.isneginf(np.real(rest)), 0, rest), out)
 
 
+@in_float32
 def norm(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     largest = np.abs(floating(x)).max(axis=axis, keepdims=True, initial=0)
-    scale = np.where((largest > 0) & (largest < np.inf), largest, 1).astype(largest.dtype)
-    scale = scale / (2 * np.frexp(scale)[0])  # a power of two: dividing by it rounds nothing
-    unit = x / scale  # neither overflows nor underflows when squared
-    total = np.sqrt((unit * unit).sum(axis=axis, keepdims=True)) * scale
+    scale = power_of_two(largest)  # dividing by it rounds nothing
+    part = x / scale  # neither overflows nor underflows when squared
+    total = np.sqrt((part * part).sum(axis=axis, keepdims=True)) * scale
     return total if keepdims else total.squeeze(axis)
 
 
@@ -129,6 +205,7 @@ def rows(table: Any, ids: Any) -> Any:
     return table[ids]
 
 
+@in_float32
 def scatter(values: Any, index: Any, shape: Any, out: Any = None) -> Any:
     """Zeros of this shape, to which the values are added at index; repeated places add up."""
     whole = zeros(shape, values.dtype, out)
@@ -143,6 +220,7 @@ def zeros(shape: Any, dtype: Any, out: Any = None) -> Any:
     return out
 
 
+@in_float32
 def assemble(*values: Any, indices: Any, shape: Any, out: Any = None) -> Any:
     whole = zeros(shape, values[0].dtype, out)
     for value, index in zip(values, indices, strict=True):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import numerics
+from .numerics import widened
 from .recording import Part, primitive
 from .signatures import AlongAxis, Axis, Binary, Primitive, Reduction, Unary
 
@@ -62,7 +63,7 @@ def _spread(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
 def _tie_share(g: Any, y: Any, x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Of max and min: the gradient, shared equally among the entries that tie."""
     ties = equal(x, y if axis is None or keepdims else expand_dims(y, axis))
-    return where(ties, _spread(g, x, axis, keepdims) / sum(astype(ties, x.dtype), axis, True), 0.0)
+    return where(ties, _spread(g, x, axis, keepdims) / sum(widened(astype(ties, x.dtype)), axis, True), 0.0)
 
 
 def _larger(g: Any, a: Any, b: Any) -> Any:
@@ -116,7 +117,7 @@ def _einsum_parts(g: Any, y: Any, *operands: Any, subscripts: str) -> list[Any]:
     for k, (mine, x) in enumerate(zip(labels, operands, strict=True)):
         others = [output, *labels[:k], *labels[k + 1 :]]
         kept = "".join(label for label in mine if any(label in other for other in others))
-        c = einsum_(g, *operands[:k], *operands[k + 1 :], subscripts=f"{','.join(others)}->{kept}")
+        c = einsum_(g, *map(widened, (*operands[:k], *operands[k + 1 :])), subscripts=f"{','.join(others)}->{kept}")
         size = dict(zip(kept, c.shape, strict=True))
         c = c.reshape(tuple(size.get(label, 1) for label in mine))
         # what only x has, or the others have once, was summed or spread: it is given back to every entry
@@ -223,13 +224,20 @@ norm: Reduction = row(numerics.norm, lambda g, y, x, axis=None, keepdims=False:
                       x * _spread(g / where(equal(y, 0), 1.0, y), x, axis, keepdims), rate="x / y", method=True)
 logsumexp: Reduction = row(numerics.logsumexp, lambda g, y, x, axis=-1, keepdims=False:
                            softmax(x, axis) * _spread(g, x, axis, keepdims), rate="softmax of x", method=True)
-softmax: AlongAxis = row(numerics.softmax, lambda g, y, x, axis=-1: y * (g - (g * y).sum(axis=axis, keepdims=True)),
+softmax: AlongAxis = row(numerics.softmax,
+        lambda g, y, x, axis=-1: y * (g - (widened(g) * y).sum(axis=axis, keepdims=True)),
                          rate="y (1 - y) and -y y'", method=True)
 log_softmax: AlongAxis = row(numerics.log_softmax,
-        lambda g, y, x, axis=-1: g - exp(y) * g.sum(axis=axis, keepdims=True),
+        lambda g, y, x, axis=-1: g - exp(y) * widened(g).sum(axis=axis, keepdims=True),
         rate="1 - softmax of x", method=True)
+xlogy: Binary = row(numerics.xlogy,
+        lambda g, y, x, z: g * log(where(multiply(equal(x, 0), equal(z, 0)), 1.0, z)),
+        lambda g, y, x, z: g * (x / where(equal(x, 0), 1.0, z)), rate=("ln z", "x / z"), elementwise=True)
+weighted: Binary = row(numerics.weighted, lambda g, y, x, weight: g * weight,
+        lambda g, y, x, weight: weighted(x, g), elementwise=True, rate=("the weight", "x"))
+unit: Primitive = row(numerics.unit, None)
 cumsum_: Primitive = row(lambda x, axis: np.cumsum(x, axis),
-                         lambda g, y, x, axis: _backward(cumsum_(_backward(g, axis), axis), axis),
+                         lambda g, y, x, axis: _backward(cumsum_(_backward(widened(g), axis), axis), axis),
                          name="cumsum", rate="1, to every entry before", code="np.cumsum({0}, {axis})")
 
 # These move values about. What one takes from places, its adjoint puts there.
@@ -262,7 +270,7 @@ assemble: Primitive = row(numerics.assemble,
 gather: Primitive = row(lambda x, *ids, index: x[_fill(index, ids)],
                         lambda g, y, x, *ids, index: scatter(g, *ids, index=index, shape=x.shape),
                         name="gather", rate="1, to where it was", code="{0}[{index}]")
-scatter: Primitive = row(lambda x, *ids, index, shape, out=None: numerics.scatter(x, _fill(index, ids), shape, out),
+scatter: Primitive = row(lambda x, *ids, index, shape, out=None: numerics.scatter(x, _fill(index, ids), shape, out=out),
                          lambda g, y, x, *ids, index, shape: gather(g, *ids, index=index),
                          name="scatter", rate="1, from where it went", code="scatter({0}, ({index},), {shape})")
 embedding: Binary = row(numerics.rows,

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .arguments import explained, options_by_name, whole_number
+from .arguments import explained, operand, options_by_name, whole_number
 from .context import CONTEXT, Context
 from .signatures import Primitive
 from .tensor import Tensor, array_of
@@ -26,6 +26,7 @@ from .tensor import Tensor, array_of
 # Python's garbage collector looks at again and again.
 NONE, FIRST, SECOND, BOTH = tuple[int, ...](), (0,), (1,), (0, 1)
 NO_OPTIONS: dict[str, Any] = {}
+UNCHANGING = (Tensor, int, float, complex, np.generic)  # what nobody can write to
 # Bound once: these run at every operation.
 next_number = count(1).__next__
 _context = CONTEXT.get
@@ -106,7 +107,7 @@ def primitive(
             values = (inputs[0]._array,)
             needs = FIRST if inputs[0]._requires else NONE
         else:
-            inputs, values, needs, foreign = _read(inputs)
+            inputs, values, needs, foreign = _read(name, inputs)
         try:
             array = forward(*values, **options)
         except (ValueError, TypeError, IndexError) as error:
@@ -143,15 +144,15 @@ def primitive(
     return cast(Primitive, operation)
 
 
-def _read(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], Any, bool]:
+def _read(name: str, inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], Any, bool]:
     """The inputs, their arrays, which of them require a gradient (None: there is no tensor), and whether some are
     neither tensor nor float. Arrays beside tensors are copied: the caller may still write to them, and a gradient is
     that of the forward pass that made it."""
     foreign = not all(isinstance(x, Tensor) or type(x) is float for x in inputs)
     if not any(isinstance(x, Tensor) for x in inputs):
         return inputs, inputs, None, foreign
-    copied = (np.ndarray, list, tuple) if foreign else ()
-    inputs = tuple([np.array(x) if isinstance(x, copied) else x for x in inputs])
+    if foreign:
+        inputs = tuple([x if isinstance(x, UNCHANGING) else operand(x, name) for x in inputs])
     needs = tuple([i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x._requires])
     return inputs, tuple([array_of(x) for x in inputs]), needs, foreign
 

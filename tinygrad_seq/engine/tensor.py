@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .arguments import array_from
 from .context import CONTEXT, Context, become, guarded, readable, refuse_setting
 from .signatures import Array, Primitive, Signatures
 
@@ -83,13 +84,7 @@ class Tensor(Signatures):
         if isinstance(data, Tensor) and CONTEXT.get().tracing and not data._requires:
             become(self, data.detach() if dtype is None else data.detach().astype(dtype), requires_grad, name)
             return
-        try:
-            array = np.array(data, dtype=dtype, order="C")
-        except ValueError as error:
-            raise ValueError(f"Tensor needs a number or a rectangular array: {error}") from None
-        if array.dtype.kind not in "biufc":
-            raise TypeError(f"Tensor needs numbers; {type(data).__name__} gives dtype {array.dtype}: convert it first")
-        self._become_leaf(array, name)
+        self._become_leaf(array_from(data, "Tensor", dtype), name)
         self.requires_grad = requires_grad
 
     def _become_leaf(self, array: Array, name: str | None) -> Tensor:
@@ -117,7 +112,7 @@ class Tensor(Signatures):
     @data.setter
     def data(self, new: Any) -> None:
         refuse_setting("data", self)
-        array = np.array(new, order="C")
+        array = array_from(new, f"the data of {self.label()}")
         if self._operation is not None:
             raise ValueError(f"{self.label()} was computed; only a leaf's data can be rebound. Use .detach() first")
         if (array.shape, array.dtype) != (self.shape, self.dtype):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import refuse_masked
 from .context import refuse_setting
 from .signatures import Array
 from .tensor import Tensor
@@ -64,6 +65,7 @@ def flattened(value: Any, leaves: list[Any]) -> Any:
     TypeError for anything else.
     """
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        refuse_masked(value, "a step")
         leaves.append(value)
         return "array", value.shape, value.dtype.str
     if isinstance(value, (tuple, list)):

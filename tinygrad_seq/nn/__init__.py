@@ -13,7 +13,7 @@ from .cells import Gate, GRUCell, LSTMCell, LSTMState, RNNCell
 from .decoding import Generated, generate, sample
 from .init import glorot, orthogonal
 from .layers import Dropout, Embedding, LayerNorm, Linear, Sequential
-from .loss import bce_with_logits, cross_entropy, mse
+from .loss import bce_with_logits, cross_entropy, entropy, mse
 from .module import Module
 from .stack import GRU, LSTM, RNN, Stack
 from .torch_layout import from_torch_state, to_torch_state
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "GRU", "LSTM", "RNN", "BiLM", "CharEncoder", "Dropout", "Elmo", "Embedding", "GRUCell", "Gate", "Generated",
     "Highway", "LSTMCell", "LSTMState", "LayerNorm", "Linear", "Mark", "Module", "RNNCell", "ScalarMix", "Sequential",
-    "Stack", "Vocabulary", "WordEncoder", "bce_with_logits", "chunks", "cross_entropy", "from_torch_state", "generate",
-    "glorot", "last", "mse", "orthogonal", "sample", "to_torch_state", "unroll",
+    "Stack", "Vocabulary", "WordEncoder", "bce_with_logits", "chunks", "cross_entropy", "entropy", "from_torch_state",
+    "generate", "glorot", "last", "mse", "orthogonal", "sample", "to_torch_state", "unroll",
 ]  # fmt: skip
 
 _ELMO = ("BiLM", "CharEncoder", "Elmo", "Highway", "Mark", "ScalarMix", "Vocabulary", "WordEncoder")

@@ -10,14 +10,13 @@ x (..., m), h (..., d), A (m + d, gates·d) and b (gates·d,).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..engine.arguments import generator
+from ..engine.arguments import generator, warn_caller
 from ..engine.compositions import clip, concat
 from ..engine.ops import broadcast_to, getitem, relu, sigmoid, tanh
 from ..engine.signatures import Array
@@ -296,10 +295,9 @@ class LSTMCell(Cell):
             and c.name == "c"
             and not h.requires_grad
         ):
-            warnings.warn(
+            warn_caller(
                 "the LSTM's h was detached and its c was not: credit still crosses by c. Detach the whole state with "
-                "tg.detach(state)",
-                stacklevel=3,
+                "tg.detach(state)"
             )
         return x, h, c
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..engine.arguments import generator, whole_number
-from ..engine.ops import embedding, not_equal, where
+from ..engine.arguments import generator, indices_from, whole_number
+from ..engine.numerics import HALF, rounded, widened
+from ..engine.ops import embedding, not_equal, unit, where
 from ..engine.recording import primitive
+from ..engine.signatures import Axis
 from ..engine.tensor import Tensor
 from .init import glorot
 from .module import Module
@@ -107,7 +109,7 @@ class Embedding(Module):
         self.padding = padding
 
     def __call__(self, ids: Any) -> Tensor:
-        ids = ids if isinstance(ids, Tensor) else np.asarray(ids)
+        ids = ids if isinstance(ids, Tensor) else indices_from(ids, "Embedding")
         rows: Tensor = embedding(self.table, ids)
         if self.padding is None:
             return rows
@@ -162,9 +164,22 @@ class LayerNorm(Module):
         x = tensor(x)
         if x.ndim == 0 or x.shape[-1] != len(self.gain):
             raise ValueError(f"LayerNorm needs width {len(self.gain)} on the last axis, got shape {x.shape}")
-        centred = x - x.mean(-1, keepdims=True)
-        scale = (centred.square().mean(-1, keepdims=True) + self.eps).sqrt()
-        return centred / scale * self.gain + self.offset
+        y = standardised(x, -1, len(self.gain), self.eps) * self.gain + self.offset
+        return rounded(y, np.result_type(x.dtype, self.gain.dtype)) if x.dtype == HALF else y
+
+
+def standardised(x: Tensor, axes: Axis, count: Any, eps: float, counted: Any = None) -> Tensor:
+    """(x - mean) / √(variance + eps) over the `count` entries along axes, in float32 if x is float16.
+
+    No square overflows or underflows. `counted`: False where an entry does not count for mean and variance.
+    """
+    x = widened(x)
+    scale = unit(x, axis=axes, least=eps**0.5)  # a power of two: dividing by it rounds nothing
+    x = x / scale
+    kept = x if counted is None else where(counted, x, 0.0)
+    centred = x - kept.sum(axes, keepdims=True) / count
+    kept = centred if counted is None else where(counted, centred, 0.0)
+    return centred / (kept.square().sum(axes, keepdims=True) / count + eps / scale / scale).sqrt()
 
 
 class Sequential(Module):

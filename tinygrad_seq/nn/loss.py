@@ -1,4 +1,4 @@
-"""Losses: exact far out in the tails, because they are made of log_softmax and logsigmoid."""
+"""Losses, and the entropy: exact far out in the tails, because they are made of log_softmax and logsigmoid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..engine import ops
+from ..engine.arguments import indices_from
+from ..engine.numerics import rounded, widened
+from ..engine.ops import weighted
 from ..engine.recording import primitive
+from ..engine.signatures import Axis
 from ..engine.tensor import Tensor
 from .layers import tensor
 
@@ -36,9 +40,17 @@ _checked_targets = primitive(_in_range, lambda g, y, targets: g, name="targets")
 
 
 def _reduced(losses: Any, count: Any, reduction: str) -> Any:
+    """Their sum or mean, that of float16 taken in float32."""
     if reduction == "none":
         return losses
-    return losses.sum() / count if reduction == "mean" else losses.sum()
+    total = widened(losses).sum()
+    return rounded(total / count if reduction == "mean" else total, losses.dtype)
+
+
+def floats(x: Any) -> Tensor:
+    """x as a tensor of floats: integers as float64, whose differences and squares do not wrap."""
+    x = tensor(x)
+    return x.astype(float) if x.dtype.kind in "biu" else x
 
 
 def _check(reduction: str) -> None:
@@ -57,7 +69,7 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int | None = None, re
     0.693147
     """
     logits = tensor(logits)
-    targets = targets if isinstance(targets, Tensor) else np.asarray(targets)
+    targets = targets if isinstance(targets, Tensor) else indices_from(targets, "cross_entropy")
     _check(reduction)
     if targets.dtype.kind not in "iu":
         raise TypeError(
@@ -75,8 +87,20 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int | None = None, re
     if ignore_index is None:
         return _reduced(-chosen, max(targets.size, 1), reduction)
     counted = ops.not_equal(targets, ignore_index)
-    count = ops.maximum(ops.astype(ops.sum(counted), dtype=logits.dtype), 1)
-    return _reduced(ops.where(counted, -chosen, 0.0), count, reduction)
+    losses = ops.where(counted, -chosen, 0.0)
+    count = ops.maximum(ops.astype(ops.sum(counted), dtype=np.promote_types(losses.dtype, np.float32)), 1)
+    return _reduced(losses, count, reduction)
+
+
+def entropy(p: Any, axis: Axis = -1) -> Tensor:
+    """-Σ p ln p along axis, of probabilities: in nats; 0 ln 0 counts as 0, with gradient 0 (a masked softmax has it).
+
+    >>> import tinygrad_seq as tg
+    >>> round(tg.nn.entropy(tg.softmax([0.0, 0.0, -np.inf])).item(), 4)  # ln 2: two that are equally likely
+    0.6931
+    """
+    p = floats(p)
+    return -ops.xlogy(p, p).sum(axis)
 
 
 def bce_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tensor:
@@ -85,15 +109,16 @@ def bce_with_logits(logits: Any, targets: Any, reduction: str = "mean") -> Tenso
     ValueError for other shapes, and for targets outside 0..1.
 
     >>> import tinygrad_seq as tg
-    >>> float(tg.nn.bce_with_logits([-50.0, 1000.0], [1.0, 1.0], reduction="sum"))
+    >>> tg.nn.bce_with_logits([-50.0, 1000.0], [1.0, 1.0], reduction="sum").item()
     50.0
     """
-    logits, targets = tensor(logits), tensor(targets)
+    logits, targets = floats(logits), tensor(targets)
     _check(reduction)
     if logits.shape != targets.shape:
         raise ValueError(f"bce_with_logits needs targets of shape {logits.shape}, got {targets.shape}")
-    targets = _checked_targets(targets)
-    losses = -(targets * ops.logsigmoid(logits) + (1 - targets) * ops.logsigmoid(-logits))
+    targets = floats(_checked_targets(targets))
+    hit, missed = ops.logsigmoid(logits), ops.logsigmoid(-logits)  # -inf at an infinite logit
+    losses = -(weighted(hit, targets) + weighted(missed, 1 - targets))
     return _reduced(losses, max(losses.size, 1), reduction)
 
 
@@ -101,10 +126,10 @@ def mse(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(prediction - target)², averaged; both of the same shape (nothing is broadcast silently).
 
     >>> import tinygrad_seq as tg
-    >>> float(tg.nn.mse([1.0, 2.0], [0.0, 0.0]))
+    >>> tg.nn.mse([1.0, 2.0], [0.0, 0.0]).item()
     2.5
     """
-    prediction, target = tensor(prediction), tensor(target)
+    prediction, target = floats(prediction), floats(target)
     _check(reduction)
     if prediction.shape != target.shape:
         raise ValueError(

@@ -33,7 +33,7 @@ class Module:
     ...     def __call__(self, x):
     ...         return self.slope * x + self.offset
     >>> line = Line()
-    >>> list(line.state_dict()), float(line(3.0))
+    >>> list(line.state_dict()), line(3.0).item()
     (['slope', 'offset'], 7.0)
     """
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, overload
 
-from ..engine.arguments import generator, whole_number
+from ..engine.arguments import generator, warn_caller, whole_number
 from ..engine.compositions import concat
 from ..engine.recording import scope
 from ..engine.tensor import Tensor
@@ -70,7 +69,7 @@ class Stack(Module):
             for cell in layer:
                 self._accept(cell)
         if dropout and len(self.cells) == 1:
-            warnings.warn("dropout acts between layers, and there is one layer: it does nothing", stacklevel=3)
+            warn_caller("dropout acts between layers, and there is one layer: it does nothing")
 
     def _accept(self, cell: Any) -> None:
         kind = type(checked_cell(cell)).__name__

@@ -255,7 +255,7 @@ class SGD(Optimiser):
     >>> w = Tensor(0.5, requires_grad=True)
     >>> (0.5 * (w * w - 1) ** 2).backward()
     >>> SGD([w], lr=0.1).step()
-    >>> float(w)
+    >>> w.item()
     0.575
     """
 
@@ -300,7 +300,7 @@ class Adam(Optimiser):
     >>> w = Tensor(1.0, requires_grad=True)
     >>> (0.5 * w).backward()
     >>> Adam([w], lr=0.1).step()
-    >>> round(float(w), 6)
+    >>> round(w.item(), 6)
     0.9
     """
 
@@ -348,7 +348,7 @@ class AdamW(Adam):
     >>> w = Tensor(2.0, requires_grad=True)
     >>> (0.5 * w).backward()
     >>> AdamW([w], lr=0.1, weight_decay=0.1).step()
-    >>> round(float(w), 6)
+    >>> round(w.item(), 6)
     1.88
     """
 
@@ -374,7 +374,7 @@ class RMSprop(Optimiser):
     >>> w = Tensor(1.0, requires_grad=True)
     >>> (0.5 * w).backward()
     >>> RMSprop([w], lr=0.1, alpha=0.75).step()
-    >>> round(float(w), 6)
+    >>> round(w.item(), 6)
     0.8
     """
 
@@ -430,7 +430,7 @@ class Adagrad(Optimiser):
     >>> w = Tensor(1.0, requires_grad=True)
     >>> (0.5 * w).backward()
     >>> Adagrad([w], lr=0.1).step()
-    >>> round(float(w), 6)
+    >>> round(w.item(), 6)
     0.9
     """
 

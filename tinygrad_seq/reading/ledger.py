@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.backward import Crosses, fitted, times_rates
-from ..engine.numerics import norm
+from ..engine.numerics import norm, rounded, widened
 from ..engine.ops import concat_, getitem, stack_
 from ..engine.recording import Part
 from ..engine.signatures import Array
@@ -152,17 +152,18 @@ class Uses(list[Use]):
         open_sums: dict[Any, Array] = {}
         finished: dict[Any, Any] = {}
         total: Array | None = None
+        dtype = self.tensor.dtype
         for use in self.in_order_of_arrival():
-            c, k = use.contribution, key(use)
+            c, k = widened(use.contribution), key(use)
             total = np.array(c) if total is None else np.add(total, c, total)
             part = c if k not in open_sums else open_sums[k] + c
             left[k] -= 1
             if left[k]:
                 open_sums[k] = part
             else:
-                finished[k] = finish(part)
+                finished[k] = finish(rounded(part, dtype))
                 open_sums.pop(k, None)
-        return finished, np.zeros(self.tensor.shape, self.tensor.dtype) if total is None else total
+        return finished, np.zeros(self.tensor.shape, dtype) if total is None else rounded(total, dtype)
 
     def table(self, entry: Entry = None, precision: int | None = None) -> Table:
         """A row for each use and one for the sum; of arrays the norm, or with `entry` that entry of a contribution."""

@@ -21,7 +21,7 @@ from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of, record_of
 
 SHORT = {"negative", "getitem", "reshape", "swapaxes", "transpose"}  # in the code, and a value in themselves
-CALL = re.compile(r"(?<![\w.])(\w+)\(")  # of a function by its bare name
+CALL = re.compile(r"(?<![\w.])(\w+)\(|^@(\w+)$", re.MULTILINE)  # of a function by its bare name, or as a decorator
 COLUMN = 72  # where the steps stand
 DEFAULTS = {"axis": None, "keepdims": False, "axes": None}
 
@@ -59,6 +59,7 @@ class Listing:
             if x not in self._symbols:
                 self.constants[self._symbol(x, "constant")] = array_of(x)
         self.lines: list[Line] = []
+        self._half = any(t.dtype == numerics.HALF for t in operations)
         called = {y: name for name, y in results.items() if y not in gradient_of}
         forward = max(record.number for y in called if (record := y.record))
         for t in operations:
@@ -107,9 +108,13 @@ class Listing:
                 back = True
             said = f"{line.symbol} = {text}"
             body.append("    " + (said if line.step is None else f"{said.ljust(COLUMN)}  # step {line.step}"))
-        functions = _functions_of(line.operation for line in self.lines)
+        functions = _functions_of((line.operation for line in self.lines), self._half)
         unknown = sorted({_called(line.operation) for line in self.lines if _is_unknown(line.operation)})
-        heads = ["import numpy as np"] + [f"# To be defined before this runs: {', '.join(unknown)}"] * bool(unknown)
+        heads = (
+            ["import functools\n"] * self._half
+            + ["import numpy as np"]
+            + [f"# To be defined before this runs: {', '.join(unknown)}"] * bool(unknown)
+        )
         heads += [f"\n\n{text}" for text in functions]
         heads += ["\n"] + [f"{symbol} = {_literal(array)}" for symbol, array in self.constants.items()]
         head = f"def step({', '.join([*self.inputs, *self.parameters])}):"
@@ -202,32 +207,41 @@ def _literal(array: Array) -> str:
     return f"np.array({array.tolist()!r}, {dtype})".replace("inf", "np.inf").replace("nan", "np.nan")
 
 
-def _functions_of(operations: Iterable[Any]) -> list[str]:
-    """The source of the forward functions that are called by name, and what they need from numerics."""
+def _functions_of(operations: Iterable[Any], half: bool) -> list[str]:
+    """The source of the forward functions that are called by name, and what they need from numerics; with what makes
+    them compute in float32 where a value is float16."""
     known: dict[str, Callable[..., Any]] = dict(inspect.getmembers(numerics, inspect.isfunction))
     waiting: list[Callable[..., Any]] = []
     for operation in set(operations):
-        called = [known[name] for name in CALL.findall(operation.code) if name in known]
+        called = [known[name] for name in _called_in(operation.code) if name in known]
         waiting += called if operation.code else [operation.forward]
     found: dict[str, str] = {}
     while waiting:
         function = waiting.pop()
         if inspect.isfunction(function) and function.__name__ not in ("<lambda>", *found):
-            found[function.__name__] = source = _without_annotations(inspect.getsource(function))
-            waiting += [known[name] for name in CALL.findall(source) if name in known]
+            found[function.__name__] = source = _undecorated(inspect.getsource(function), half)
+            waiting += [known[name] for name in _called_in(source) if name in known]
     constants = [
         ast.unparse(node)
         for node in ast.parse(inspect.getsource(numerics)).body
         if isinstance(node, ast.Assign) and any(ast.unparse(node.targets[0]) in source for source in found.values())
     ]
-    return ["\n".join(constants)] * bool(constants) + [found[name] for name in sorted(found)]
+    return ["\n".join(constants)] * bool(constants) + [
+        found[name] for name in sorted(found, key=lambda name: (name != numerics.in_float32.__name__, name))
+    ]
 
 
-def _without_annotations(source: str) -> str:
+def _called_in(source: str) -> list[str]:
+    return [call or decorator for call, decorator in CALL.findall(source)]
+
+
+def _undecorated(source: str, half: bool) -> str:
+    """A function without annotations, and without its decorator where nothing is float16."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
+            node.decorator_list = node.decorator_list if half else []
         elif isinstance(node, ast.arg):
             node.annotation = None
     return ast.unparse(tree)

@@ -134,7 +134,7 @@ def load(path: FilePath, *unnamed: Any, **parts: Any) -> dict[str, Any]:
     >>> w = Tensor(0.5, requires_grad=True)
     >>> save(path, w=w, state=(np.zeros(2), 1.0), update=7)
     >>> w.data = 9.0
-    >>> load(path, w=w, state=(np.ones(2), 0.0), update=0)["state"], float(w)  # w is filled in place
+    >>> load(path, w=w, state=(np.ones(2), 0.0), update=0)["state"], w.item()  # w is filled in place
     ((array([0., 0.]), 1.0), 0.5)
     >>> load(path, w=w, state=(np.ones(3), 0.0), update=0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):

@@ -12,11 +12,12 @@ from numpy.typing import DTypeLike
 
 from ...data.vocabulary import Word
 from ...engine import numerics
+from ...engine.arguments import array_from
 from ...engine.ops import less, maximum, where
 from ...engine.signatures import Array
 from ...engine.tensor import Tensor, array_of
 from ...reading.table import Table
-from ..layers import Dropout, tensor
+from ..layers import Dropout, standardised, tensor
 from ..module import Module
 from .bilm import BiLM
 from .sentences import Frame, Sentences, by_length, sentences_of
@@ -88,7 +89,7 @@ class ScalarMix(Module):
         """Positions (T, ...) as (T, ..., 1), if they are those of the layers."""
         if given is None:
             return None
-        given = given if isinstance(given, Tensor) else np.asarray(given, bool)
+        given = given if isinstance(given, Tensor) else array_from(given, "real", bool)
         if given.shape != layers.shape[1:-1]:
             raise ValueError(f"real needs the shape {layers.shape[1:-1]} of the positions, got {given.shape}")
         return given[..., None]
@@ -113,14 +114,12 @@ class ScalarMix(Module):
 def normalised(layers: Tensor, counted: Any, axes: tuple[int, ...], eps: float = 1e-12) -> Tensor:
     """(n, T, ..., d), each layer at mean 0 and variance 1 along these axes, by the positions that are counted."""
     if counted is None:
-        count = math.prod(layers.shape[axis] for axis in axes)
-        centred = layers - layers.sum(axes, keepdims=True) / count
-        return centred / (centred.square().sum(axes, keepdims=True) / count + eps).sqrt()
-    positions = tuple(axis - 1 for axis in axes)
-    count = maximum(counted.sum(positions, keepdims=True) * layers.shape[-1], 1).astype(layers.dtype)
-    centred = layers - where(counted, layers, 0.0).sum(axes, keepdims=True) / count
-    variance = where(counted, centred, 0.0).square().sum(axes, keepdims=True) / count
-    return centred / (variance + eps).sqrt()
+        count: Any = math.prod(layers.shape[axis] for axis in axes)
+    else:
+        positions = tuple(axis - 1 for axis in axes)
+        count = maximum(counted.sum(positions, keepdims=True) * layers.shape[-1], 1)
+        count = count.astype(np.promote_types(layers.dtype, np.float32))
+    return numerics.rounded(standardised(layers, axes, count, eps, counted), layers.dtype)
 
 
 class Elmo(Module):
