@@ -6,11 +6,14 @@ Credit goes back through time one step after the other, and each step multiplies
 recorded graphs; nothing is computed beside them but the powers that it is compared with.
 """
 
+import sys
 from math import log
 
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 T = 16
 DISTANCES = (0, 1, 2, 4, 8, 16)

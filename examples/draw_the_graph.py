@@ -8,11 +8,14 @@ graph: the whole gradient; truncated after step 2; along the cell alone, with h 
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 
 def unrolled():

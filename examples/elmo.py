@@ -21,6 +21,7 @@ import json
 import math
 import os
 import re
+import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -32,6 +33,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the products are small: tw
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 KEYWORDS = [
     "and", "as", "assert", "break", "case", "class", "continue", "else", "except", "finally", "for", "from", "global",

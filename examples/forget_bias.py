@@ -13,6 +13,7 @@ through the noise. Learnt means 95 % right on sequences that were not trained on
 
 import argparse
 import os
+import sys
 import time
 from itertools import product
 
@@ -22,6 +23,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 STEPS, BATCH, HIDDEN, UPDATES = 100, 32, 32, 300
 STATE = {"LSTM": "c", "GRU": "h"}  # what carries the memory, by its name on the tape

@@ -13,10 +13,14 @@ A GRU blends its old state with a candidate g. Texts and libraries agree on that
 A gate value means nothing before its equation has been read.
 """
 
+import sys
+
 import numpy as np
 
 import tinygrad_seq as tg
 from tinygrad_seq.nn import GRU, GRUCell, to_torch_state, unroll
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 HEADER = {"keep": "z (keeps)", "write": "z (writes)"}
 

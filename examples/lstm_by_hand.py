@@ -8,10 +8,14 @@ One step of an LSTM keeps part of its cell, writes something new into it, and sh
     c = f · c before + i · g                                      h = o · tanh(c)
 """
 
+import sys
+
 import numpy as np
 
 import tinygrad_seq as tg
 from tinygrad_seq.nn import LSTMCell, LSTMState, unroll
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 
 def bias(value, squash="sigmoid"):

@@ -6,10 +6,14 @@ A unit has four gates, and each gate has three numbers: W for the input, U for t
 Setting them by hand shows what a unit can do before any training, and what a plain tanh unit can never do.
 """
 
+import sys
+
 import numpy as np
 
 import tinygrad_seq as tg
 from tinygrad_seq.nn import LSTMCell, LSTMState, RNNCell, unroll
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 
 def machine(W, U, b):

@@ -9,9 +9,13 @@ A state reads three numbers, 1, 0, 0, and at each reading the old state is multi
 The last state should have been 1. Its error is one number, and w was used three times: what is w's gradient?
 """
 
+import sys
+
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 READINGS = [1.0, 0.0, 0.0]
 

@@ -17,6 +17,7 @@ the norm of ∂L/∂x at step 1 over that at the last step, both read off the ta
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +29,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 CELLS = {"RNN": tg.nn.RNN, "RNN, orthogonal": tg.nn.RNN, "LSTM": tg.nn.LSTM, "GRU": tg.nn.GRU}
 BATCH = 32

@@ -6,11 +6,14 @@ How much does the cell or state at one step depend on the one before? Each answe
 recorded graph, beside the formula that it must agree with.
 """
 
+import sys
 from math import log
 
 import numpy as np
 
 import tinygrad_seq as tg
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 READINGS = np.array([[1.0], [0.0], [0.0], [0.0]])
 

@@ -10,6 +10,7 @@ all draws, and in the chart a band from the least to the most.
 """
 
 import argparse
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ import numpy as np
 
 import tinygrad_seq as tg
 from tinygrad_seq import nn
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 D, T, STEPS, ROWS, MATRICES = 8, 200, 100, 32, 4
 LIMITS = 1e-16, 1e4  # of the chart

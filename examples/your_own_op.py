@@ -6,10 +6,14 @@ An operation is a forward function and one local rate per input. A cell is its e
 right and with a mistake that people make; the tools accept the one and explain the other.
 """
 
+import sys
+
 import numpy as np
 
 import tinygrad_seq as tg
 from tinygrad_seq.testing import check_cell, check_grads, check_primitive, compare
+
+sys.stdout.reconfigure(errors="replace")  # a terminal that has no σ shows a question mark
 
 
 def refused(check, *given, **options):
