@@ -60,6 +60,21 @@ xs = np.ones((4, 1, 2))
 assert_type(net(xs)[0], tg.Tensor)
 assert_type(net(xs, every_layer=True)[0], list[tg.Tensor])
 
+
+# Replays take and return what the function does
+def loss_of(xs: NDArray[np.float64], scale: float = 1.0) -> tg.Tensor:
+    return scale * net(xs)[0].sum()
+
+
+@tg.replay(check=1)
+def features_of(xs: NDArray[np.float64]) -> tuple[tg.Tensor, tg.Tensor]:
+    return net(xs)[0].sum(), net(xs)[0]
+
+
+step = tg.replay(loss_of, wrt=net)
+assert_type(step(xs, scale=0.5), tg.Tensor)
+assert_type(features_of(xs), tuple[tg.Tensor, tg.Tensor])
+
 # What is refused
 if x.requires_grad is False:
     tg.tanh()  # type: ignore[call-overload]
@@ -69,5 +84,6 @@ if x.requires_grad is False:
     tg.mean(x, dim=1)  # type: ignore[call-arg]
     x.sum(dim=1)  # type: ignore[call-arg]
     tg.concat(x, x)  # type: ignore[call-overload]
+    step("text")  # type: ignore[arg-type]
     tape.find(1)  # type: ignore[call-overload]
     x.shape = (4,)  # type: ignore[misc]

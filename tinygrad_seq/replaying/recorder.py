@@ -19,7 +19,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from .reference import computed, difference, outcome_of
 from .shards import Shards
 from .source import Listing
 from .staleness import StaleReplayError, Watch, position, put_back, same
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 OFTEN = 10
 ANEW = (
@@ -154,7 +157,7 @@ class Settings(NamedTuple):
     axes: Sequence[Any] | None = None
 
 
-class Replay:
+class Replay(Generic[P, R]):
     """A training step that is recorded at its first call and replayed afterwards; made by `tg.replay`.
 
     It is called as the function is, by position or by name. `program` is what ran last.
@@ -166,7 +169,7 @@ class Replay:
     (6.0, 3.0)
     """
 
-    def __init__(self, function: Callable[..., Any], settings: Settings) -> None:
+    def __init__(self, function: Callable[P, R], settings: Settings) -> None:
         _check(function, settings)
         functools.update_wrapper(self, function)
         self._function, self._settings = function, settings
@@ -177,7 +180,7 @@ class Replay:
         self._warned: set[str] = set()
         self._lock = threading.RLock()
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: P.args, **options: P.kwargs) -> R:
         if CONTEXT.get().tracing:
             raise RuntimeError(
                 f"{self!r} was called while another replay was recorded, whose way back would end here: call the "
@@ -301,11 +304,11 @@ class Replay:
         for arena in self._arenas:
             arena[:] = [buffer for buffer in arena if id(buffer) in used]
 
-    def __copy__(self) -> Replay:
+    def __copy__(self) -> Replay[P, R]:
         """A replay of the same function, with nothing recorded."""
         return Replay(self._function, self._settings)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Replay:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Replay[P, R]:
         """A replay of the copied function, with nothing recorded. Python copies methods and partials with the objects
         that they belong to; functions it does not copy, and then `wrt` stays what it was too."""
         function, settings = copy.deepcopy(self._function, memo), self._settings
@@ -465,6 +468,32 @@ def _brief(statement: str) -> str:
     return f"`{statement}`" if len(statement) < 120 else f"`{statement[:117]}...`"
 
 
+@overload
+def replay(
+    function: Callable[P, R],
+    *,
+    wrt: Any = None,
+    stack_steps: bool = False,
+    programs: int = 8,
+    native: bool | None = None,
+    gradients: bool = True,
+    check: int = 0,
+    shards: int = 1,
+    axes: Sequence[Any] | None = None,
+) -> Replay[P, R]: ...
+@overload
+def replay(
+    function: None = None,
+    *,
+    wrt: Any = None,
+    stack_steps: bool = False,
+    programs: int = 8,
+    native: bool | None = None,
+    gradients: bool = True,
+    check: int = 0,
+    shards: int = 1,
+    axes: Sequence[Any] | None = None,
+) -> Callable[[Callable[P, R]], Replay[P, R]]: ...
 def replay(
     function: Callable[..., Any] | None = None,
     *,

@@ -85,7 +85,8 @@ class Listing:
                 name = f"_{name}"
         symbol, k = name, 1
         while symbol in self._taken:
-            symbol, k = f"{name}_{(k := k + 1)}", k
+            k += 1
+            symbol = f"{name}_{k}"
         self._taken.add(symbol)
         self._symbols[t] = symbol
         return symbol
