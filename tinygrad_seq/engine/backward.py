@@ -16,7 +16,7 @@ import numpy as np
 from .context import CONTEXT, refuse_backward, refuse_reading
 from .numerics import rounded, settled, widened
 from .ops import assemble, astype, broadcast_to
-from .recording import Part, enable_grad
+from .recording import NONE, Part, enable_grad
 from .signatures import Array
 from .tensor import Tensor
 from .tree import accumulate
@@ -70,13 +70,18 @@ def sweep(
         while order:
             t = order.pop()
             g = arrived.pop(t, None) if release else arrived.get(t)
-            if g is not None and t._operation.expand:  # other operations come in its place: see recompute
-                order += t._operation.expand(t, g, arrived)
-            elif g is not None:
-                g = g if g.dtype is (y := t._array).dtype else rounded(g, y.dtype)  # a sum of float16, complete now
+            if g is not None:
+                operation, y, values, options = t._operation, t._array, t._arrays, t._options
+                g = g if g.dtype is y.dtype else rounded(g, y.dtype)  # a sum of float16, complete now
                 needs = t._needs if crosses is None else [i for i in t._needs if crosses(t, i)]
-                sent = rates(g, t._operation, y, t._arrays, t._options, needs)
-                for i, c in zip(needs, sent, strict=True):
+                usual = operation.every is None and rates is times_rates  # asked one by one: this runs at every edge
+                if not usual and operation.expand:  # other operations come in its place: see recompute
+                    order += operation.expand(t, g, arrived)
+                    needs = NONE
+                elif not usual:
+                    sent = iter(rates(g, operation, y, values, options, needs))
+                for i in needs:
+                    c = operation.rules[i](g, y, *values, **options) if usual else next(sent)
                     x = t._inputs[i]
                     if type(c) is Part:
                         add_part(c, x, arrived, own)
@@ -238,13 +243,7 @@ def grad(y: Tensor | Sequence[Tensor], xs: Sequence[Tensor], seed: Any = None, *
 def grad(y: Tensor | Sequence[Tensor], xs: Any, seed: Any = None, create_graph: bool = False,
          holding: Iterable[Tensor] = ()) -> Any: ...
 # fmt: on
-def grad(
-    y: Tensor | Sequence[Tensor],
-    xs: Tensor | Sequence[Tensor],
-    seed: Any = None,
-    create_graph: bool = False,
-    holding: Iterable[Tensor] = (),
-) -> Any:
+def grad(y: Any, xs: Any, seed: Any = None, create_graph: bool = False, holding: Iterable[Tensor] = ()) -> Any:
     """∂y/∂x for each x (of Σ seed·y where y is no scalar), without touching any `grad` and releasing nothing.
 
     Given one tensor, returns one gradient; given a sequence, a list. The gradients are arrays, or with

@@ -14,9 +14,10 @@ import numpy as np
 
 from ..engine.arguments import whole_number
 from ..engine.compositions import concat, stack
+from ..engine.context import CONTEXT, Context
 from ..engine.ops import getitem, greater, less_equal, maximum, where
 from ..engine.recompute import recompute
-from ..engine.recording import no_grad, primitive, step
+from ..engine.recording import no_grad, primitive
 from ..engine.signatures import Array, Primitive
 from ..engine.tensor import Tensor
 from ..engine.tree import leaves, map_state
@@ -220,23 +221,25 @@ def unrolled(
 
     def walked(state: Any, places: Sequence[int]) -> tuple[list[Tensor], Any]:
         """The outputs at these places, in this order, and the state after the last."""
-        outputs = []
-        for t in places:
-            with step(t + 1):
+        outputs, outside = [], CONTEXT.get()
+        constant = not xs.requires_grad and outside.tracing is None  # drawings call it by its name
+        try:
+            for t in places:
+                CONTEXT.set(Context(outside.recording, outside.tracing, t + 1, outside.scope))  # as `step` does, faster
                 x = getitem(xs, index=(t, ...))
-                if not x.requires_grad and x.record is None:  # a constant: drawings call it by its name
+                if constant:
                     x.name = xs.name or "x"
                 stepped = cell(x, state, **options)
-                if (
-                    not isinstance(stepped, tuple) or len(stepped) != 2
-                ):  # two rows of a tensor would pass for two things
+                if not isinstance(stepped, tuple) or len(stepped) != 2:  # two rows of a tensor would pass for both
                     raise TypeError(
                         f"{type(cell).__name__} needs to return h and the new state, (h, state), got "
                         f"{type(stepped).__name__}{f' of {len(stepped)}' if isinstance(stepped, tuple) else ''}"
                     )
                 output, new = stepped
                 state = new if padding is None else padding.held(t, new, state)
-            outputs.append(output)
+                outputs.append(output)
+        finally:
+            CONTEXT.set(outside)
         return outputs, state
 
     if recompute_every is None:
