@@ -1,6 +1,7 @@
 """The examples do what they say. Those that take minutes are run by .ci/run; here they only tell how they are used."""
 
 import importlib.util
+import io
 import os
 import re
 import runpy
@@ -46,6 +47,16 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in SLOW))
 def test_an_example_runs_and_its_own_numbers_hold(name, run):
     assert run(name)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("name", ["gru_conventions", "lstm_by_hand", "one_unit_machines", "your_own_op"])
+def test_an_example_prints_to_a_terminal_that_lacks_its_signs(name, encoding, monkeypatch):
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding=encoding))
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    sys.stdout.flush()
+    assert printed.getvalue().decode(encoding)
 
 
 @pytest.mark.parametrize("name", ["survive", "forget_bias", "truncation_costs", "many_workers"])

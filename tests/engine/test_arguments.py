@@ -243,3 +243,42 @@ def test_a_half_detached_state_is_heard_at_the_line_that_carried_it() -> None:
         with pytest.warns(UserWarning, match="h was detached and its c was not") as told:
             net(xs, [[tg.nn.LSTMState(state.h.detach(), state.c)]])
         assert {warning.filename for warning in told} == {__file__}
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: tg.where(x), r"^where takes 3 inputs, got 1$"),
+        (lambda x: tg.tanh(), r"^tanh takes 1 input, got 0$"),
+        (lambda x: tg.add(x), r"^add takes 2 inputs, got 1$"),
+        (lambda x: tg.embedding(x), r"^embedding takes 2 inputs, got 1$"),
+        (lambda x: tg.reshape(x), r"reshape\(\) missing .*'shape'"),
+        (lambda x: tg.expand_dims(x), r"expand_dims\(\) missing .*'axis'"),
+        (lambda x: x.swapaxes(0), r"swapaxes\(\) missing .*'axis2'"),
+    ],
+)
+def test_an_operation_that_lacks_an_argument_speaks_in_its_own_name(call: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message) as told:
+        call(leaf([1.0, 2.0]))
+    assert "lambda" not in str(told.value)
+
+
+def test_a_dtype_among_the_options_is_shown_as_one() -> None:
+    with pytest.raises(TypeError) as told:
+        tg.softmax(leaf([1.0]), dtype=np.float32)
+    assert "attribute" not in str(told.value) and "float32" in str(told.value)
+
+
+def test_a_name_is_a_text() -> None:
+    for give in (lambda: tg.Tensor(1.0, name=3), lambda: leaf(1.0).named(3)):
+        with pytest.raises(TypeError, match="name is a text, got 3"):
+            give()
+
+
+@pytest.mark.parametrize("width", [(3,), 0, 2.5])
+def test_layer_norm_needs_a_whole_width(width: Any) -> None:
+    with pytest.raises(ValueError, match=r"LayerNorm needs width .* whole number >= 1"):
+        tg.nn.LayerNorm(width)

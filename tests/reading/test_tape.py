@@ -844,7 +844,7 @@ def _nothing(*_):
         (lambda tape: tape.visibility("h", [tape.leaves[1]]), ValueError, ["constant", "requires_grad"]),
         (lambda tape: tape.visibility([tg.Tensor(1.0, name="v")], "w"), ValueError, ["v is not", "'h'"]),
         (lambda tape: tape.flow().diagnose("w", [1.0, 2.0]), ValueError, ["()", "(2,)", "summed back"]),
-        (lambda tape: tg.state_jacobian(_nothing, [1.0], {"h": 1}), TypeError, ["tuple of tensors", "dict"]),
+        (lambda tape: tg.state_jacobian(_nothing, [1.0], {"h": 1}), TypeError, ["lists and dicts of tensors", "int"]),
         (lambda tape: tg.state_jacobian(tg.nn.RNNCell(1, 1), [1.0], tg.Tensor([0.0]))["c", "h"], KeyError, ["'c'"]),
     ],
 )
@@ -1010,3 +1010,13 @@ def test_a_state_jacobian_tells_in_one_line_what_it_is():
     cell = tg.nn.LSTMCell(1, 2, rng=0)
     found = tg.state_jacobian(cell, [1.0], cell.initial_state())
     assert repr(found) == "StateJacobian(h, c: matrix (4, 4); print it to read its blocks)"
+
+
+def test_a_step_of_a_state_in_a_dict_and_lists_has_a_block_for_each_part() -> None:
+    def cell(x, state):
+        a, (b,) = state["a"], state["b"]
+        return a, {"b": [2.0 * b], "a": a * b}  # another order than the state came in
+
+    jacobian = tg.state_jacobian(cell, [1.0], {"a": tg.Tensor([3.0]), "b": [tg.Tensor([5.0])]})
+    assert jacobian["a", "a"].tolist() == [[5.0]] and jacobian["a", "b.0"].tolist() == [[3.0]]
+    assert jacobian["b.0", "a"].tolist() == [[0.0]] and jacobian["b.0", "b.0"].tolist() == [[2.0]]

@@ -624,6 +624,26 @@ def test_hypothesis_knows_how_to_draw_a_tensor():
     checked()
 
 
+class EchoState:
+    """A reservoir: its weights are fixed, and it has no parameters."""
+
+    def __init__(self, m, d, rng=None):
+        rng = np.random.default_rng(rng)
+        self.W, self.U = (tg.Tensor(rng.normal(size=shape) / 2) for shape in ((m, d), (d, d)))
+
+    def initial_state(self, batch_shape):
+        return tg.Tensor(np.zeros((*batch_shape, self.U.shape[0])))
+
+    def __call__(self, x, h):
+        h = tg.tanh(x @ self.W + h @ self.U)
+        return h, h
+
+
+def test_a_cell_of_fixed_weights_keeps_the_law_of_units_and_no_law_of_parameters():
+    checked = check_cell(EchoState, examples=10)
+    assert "units" in checked.kept and checked.left_out["crossing"] == "the cell has no parameters"
+
+
 WITHOUT_HYPOTHESIS = """
 import sys
 sys.modules["hypothesis"] = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -166,9 +168,22 @@ def options_by_name(
     return inputs, options
 
 
-def explained(error: Exception, name: str, values: Sequence[Any], options: dict[str, Any]) -> Exception:
+def explained(error: Exception, name: str, arity: int, values: Sequence[Any], options: dict[str, Any]) -> Exception:
     """An error of a forward function, with what it was called with."""
+    if isinstance(error, TypeError) and len(values) < arity < sys.maxsize:
+        return TypeError(f"{name} takes {arity} input{'s' * (arity > 1)}, got {len(values)}")
     told = [("", a) for a in values] + [(f"{key}=", value) for key, value in options.items()]
-    given = [key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") else f"{a!r:.80}") for key, a in told]
+    given = [
+        key + (f"{a.shape} {a.dtype}" if hasattr(a, "dtype") and not isinstance(a, type) else f"{a!r:.80}")
+        for key, a in told
+    ]
+    said = re.sub(r"^[\w.<>]+\(\) (?=missing|got|takes)", f"{name}() ", str(error))  # its own name, not the function's
     kind = TypeError if isinstance(error, TypeError) else type(error)  # NumPy's own kinds take no message
-    return kind(f"{name}({', '.join(given)}): {error}{renamed(error)}")
+    return kind(f"{name}({', '.join(given)}): {said}{renamed(error)}")
+
+
+def checked_name(name: Any) -> str | None:
+    """The name of a tensor: a text, or None."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"a tensor's name is a text, got {name!r}: write name={str(name)!r}")
+    return name

@@ -111,7 +111,7 @@ def primitive(
         try:
             array = forward(*values, **options)
         except (ValueError, TypeError, IndexError) as error:
-            raise explained(error, name, values, options) from None
+            raise explained(error, name, arity, values, options) from None
         if needs is None:  # on arrays alone an operation is its forward function
             return array
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .arguments import array_from
+from .arguments import array_from, checked_name
 from .context import CONTEXT, Context, become, guarded, readable, refuse_setting
 from .signatures import Array, Primitive, Signatures
 
@@ -84,7 +84,7 @@ class Tensor(Signatures):
         if isinstance(data, Tensor) and CONTEXT.get().tracing and not data._requires:
             become(self, data.detach() if dtype is None else data.detach().astype(dtype), requires_grad, name)
             return
-        self._become_leaf(array_from(data, "Tensor", dtype), name)
+        self._become_leaf(array_from(data, "Tensor", dtype), checked_name(name))
         self.requires_grad = requires_grad
 
     def _become_leaf(self, array: Array, name: str | None) -> Tensor:
@@ -176,7 +176,7 @@ class Tensor(Signatures):
 
     def named(self, name: str) -> Tensor:
         """Give it a name, and return it, so that this can stand in a formula: `h = (x + w * h).named("h")`."""
-        self.name = name
+        self.name = checked_name(name)
         return self
 
     def label(self) -> str:

@@ -156,6 +156,7 @@ class LayerNorm(Module):
     """
 
     def __init__(self, width: int, eps: float = 1e-5, dtype: DTypeLike = np.float64) -> None:
+        width = whole_number("LayerNorm", "width (of the last axis)", width, 1)
         self.gain = Tensor(np.ones(width, dtype), requires_grad=True, name="gain")
         self.offset = Tensor(np.zeros(width, dtype), requires_grad=True, name="offset")
         self.eps = eps

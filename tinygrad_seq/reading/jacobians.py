@@ -11,6 +11,7 @@ from ..engine.backward import grad, seeded, sweep, towards
 from ..engine.recording import enable_grad
 from ..engine.signatures import Array
 from ..engine.tensor import Tensor, array_of
+from ..engine.tree import map_state
 from .chain import largest_singular_value
 from .ledger import digits, look
 from .table import Table
@@ -109,12 +110,26 @@ class StateJacobian(Mapping[tuple[str, str], Array]):
         return self.table().to_html()
 
 
+def _named(state: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The parts of a state with their names, in the order in which `map_state` meets them."""
+    if isinstance(state, dict):
+        parts = [(str(key), part) for key, part in state.items()]
+    elif isinstance(state, (tuple, list)):
+        parts = list(zip(getattr(state, "_fields", map(str, range(len(state)))), state, strict=True))
+    else:
+        parts = []
+        yield path or "h", state
+    for name, part in parts:
+        yield from _named(part, f"{path}.{name}" if path else name)
+
+
 def state_jacobian(cell: Callable[[Any, Any], Any], x: Any, state: Any) -> StateJacobian:
     """∂(new state)/∂(old state) of one step of a cell, `h, state = cell(x, state)`, with x held fixed.
 
-    The state is a tensor (RNN, GRU: d × d, one block) or a tuple of tensors (LSTM: 2d × 2d, four blocks). A state of
-    rows is laid out row by row. The blocks take the names of the tuple's fields (h, c for an LSTM); a single state is
-    called h. Neither the cell nor the state is changed. TypeError for a state of another kind.
+    The state is a tensor (RNN, GRU: d × d, one block) or a tuple of tensors (LSTM: 2d × 2d, four blocks), or lists and
+    dicts of them. A state of rows is laid out row by row. The blocks take the names of the tuple's fields (h, c for an
+    LSTM), the keys, or the places; a single state is called h. Neither the cell nor the state is changed. TypeError for
+    a state of another kind.
 
     >>> import tinygrad_seq as tg
     >>> cell = tg.nn.LSTMCell(1, 1, forget_bias=0.0)
@@ -128,18 +143,18 @@ def state_jacobian(cell: Callable[[Any, Any], Any], x: Any, state: Any) -> State
     ∂h          0       0.25
     ∂c          0       0.5
     """
-    parts = state if isinstance(state, tuple) else (state,)
-    if not all(isinstance(part, (Tensor, np.ndarray)) for part in parts):
+    named = list(_named(state, ""))
+    if strangers := [type(part).__name__ for _, part in named if not isinstance(part, (Tensor, np.ndarray))]:
         raise TypeError(
-            "the state of a cell is a tensor or a tuple of tensors, as cell.initial_state() gives it; got "
-            + ", ".join(type(part).__name__ for part in parts)
+            "the state of a cell is a tensor, or tuples, lists and dicts of tensors, as cell.initial_state() gives it; "
+            f"got {', '.join(strangers)}"
         )
-    names = getattr(state, "_fields", ["h"] if len(parts) == 1 else [str(k) for k in range(len(parts))])
-    olds = [Tensor(array_of(part), requires_grad=True, name=name) for part, name in zip(parts, names, strict=True)]
-    make = getattr(state, "_make", tuple)
+    names = ["h"] if type(state) is tuple and len(named) == 1 else [name for name, _ in named]
+    olds = [Tensor(array_of(part), requires_grad=True, name=name) for name, (_, part) in zip(names, named, strict=True)]
+    fresh, news = iter(olds), list[Tensor]()
     with enable_grad():
-        _, new = cell(x, make(olds) if isinstance(state, tuple) else olds[0])
-    news = new if isinstance(new, tuple) else (new,)
+        _, new = cell(x, map_state(lambda _: next(fresh), state))
+    map_state(lambda _, y: news.append(y), state, new)
     blocks = [
         [
             (jacobian(y, old) if y.requires_grad else np.zeros((y.size, old.size))).reshape(y.size, old.size)

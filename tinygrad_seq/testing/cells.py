@@ -178,6 +178,12 @@ def parameters_of(cell: Any) -> list[Tensor]:
     return [x for x in vars(cell).values() if isinstance(x, Tensor) and x.requires_grad]
 
 
+def weights_of(cell: Any) -> list[Tensor]:
+    """The floating-point tensors of a cell, fixed ones too: a reservoir's weights are none of its parameters."""
+    found = cell.tensors().values() if isinstance(cell, Module) else vars(cell).values()
+    return list(dict.fromkeys(x for x in found if isinstance(x, Tensor) and x.record is None and x.dtype.kind == "f"))
+
+
 # Examples ------------------------------------------------------------------------------------------------------------
 
 
@@ -293,7 +299,9 @@ def uses(e: Example) -> None:
 def crossing(e: Example) -> None:
     T = len(e.xs)
     k = min(max(e.k, 1), T - 1)
-    if T < 2 or not e.parameters:
+    if not e.parameters:
+        raise NotApplicableError("the cell has no parameters")
+    if T < 2:
         return
     tape = Tape(e.loss(*unroll(e.cell, e.xs, e.tensors())))
     flow, cut = tape.flow(), tape.flow(cut=[(k, k + 1)])
@@ -329,16 +337,17 @@ def carrying(e: Example) -> None:
 
 def units(e: Example) -> None:
     m, rng = e.xs.shape[-1], np.random.default_rng(e.seed)
-    places = {x.shape[-1]: rng.permutation(x.shape[-1]) for x in leaves(e.tensors())}
+    places = {x.shape[-1]: _all_moved(x.shape[-1], rng) for x in leaves(e.tensors())}
     outputs, last = unroll(e.cell, e.xs, e.tensors())
 
     def moved(x: Array) -> Any:
         return x[..., places.get(x.shape[-1], slice(None))]
 
     expected, end = moved(array_of(outputs)), map_state(lambda x: moved(array_of(x)), last)
-    axes = [(x, axis) for x in e.parameters for axis in range(x.ndim)]
+    weights = weights_of(e.cell)
+    axes = [(x, axis) for x in weights for axis in range(x.ndim)]
     ways = [list(_ways(x.shape[axis], axis == x.ndim - 1, m, places)) for x, axis in axes]
-    kept = {x: array_of(x) for x in e.parameters}
+    kept = {x: array_of(x) for x in weights}
     nearest: Any = None
     try:
         for way in islice(product(*ways), 200):
@@ -360,6 +369,13 @@ def units(e: Example) -> None:
         "hidden units permuted, in weights and state, do not permute the outputs: a unit is told from the others, or "
         "the weights are laid out in a way that this law does not know (skip it then)\n" + _differences(*nearest),
     )
+
+
+def _all_moved(n: int, rng: np.random.Generator) -> Array:
+    """An order of n places in which none stays where it is (of one place there is none)."""
+    order, moved = rng.permutation(n), np.empty(n, int)
+    moved[order] = np.roll(order, 1)
+    return moved
 
 
 def _ways(n: int, last: bool, m: int, places: Mapping[int, Array]) -> Iterator[Array]:
@@ -509,7 +525,7 @@ def replaying(e: Example) -> None:
                 x.grad = None
             played = step(xs, e.state)
             if not np.array_equal(array_of(played), array_of(loss)):
-                raise BrokenLawError("replay", f"tg.replay: loss {float(played)!r} instead of {float(loss)!r}")
+                raise BrokenLawError("replay", f"tg.replay: loss {played.item()!r} instead of {loss.item()!r}")
             for x, g in zip(e.parameters, e.gradients(loss, e.parameters), strict=True):
                 if x.grad is None or not np.array_equal(x.grad, g):
                     raise BrokenLawError("replay", f"tg.replay: another gradient of {x.label()}")
