@@ -200,7 +200,7 @@ class Tape(Sequence[Tensor]):
         if not at_step:
             steps = sorted({x.step for x in named if x.step is not None})
             raise ValueError(
-                f"{name!r} is not at step {step}; it is at {f'steps {steps}' if steps else 'no step: use tg.step'}"
+                f"{name!r} is not at step {step}; it is at {f'steps {steps}' if steps else 'no step: use `with tg.step(t):`'}"
             )
         scopes = sorted({f"{x.scope}.{x.name}" for x in at_step if x.scope})
         if len(scopes) == len(at_step):
@@ -319,7 +319,7 @@ class Flow:
         if not isinstance(boundary, (tuple, list)) or tuple(boundary) not in between:
             raise ValueError(
                 f"a boundary lies between two neighbouring steps, as in (2, 3); got {boundary!r}, and this tape has "
-                + (f"steps {_spans(steps)}" if steps else "no steps: label them with tg.step(t)")
+                + (f"steps {_spans(steps)}" if steps else "no steps: label them, `with tg.step(t):`")
             )
         return tuple(boundary)
 
