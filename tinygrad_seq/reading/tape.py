@@ -199,9 +199,8 @@ class Tape(Sequence[Tensor]):
             return at_step[0]
         if not at_step:
             steps = sorted({x.step for x in named if x.step is not None})
-            raise ValueError(
-                f"{name!r} is not at step {step}; it is at {f'steps {steps}' if steps else 'no step: use `with tg.step(t):`'}"
-            )
+            where = f"steps {steps}" if steps else "no step: use `with tg.step(t):`"
+            raise ValueError(f"{name!r} is not at step {step}; it is at {where}")
         scopes = sorted({f"{x.scope}.{x.name}" for x in at_step if x.scope})
         if len(scopes) == len(at_step):
             raise ValueError(f"{len(at_step)} tensors at step {step} are named {name!r}: say which, as {scopes}")
