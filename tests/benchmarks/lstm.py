@@ -248,9 +248,8 @@ def main() -> None:
         contestants |= ours(*work)
         for package in filter(importlib.util.find_spec, options.against):
             contestants |= OTHERS[package](*work)
-        losses = {
-            name: float(getattr(loss, "data", loss)) for name, loss in ((n, run()) for n, run in contestants.items())
-        }
+        results = {name: run() for name, run in contestants.items()}
+        losses = {name: loss.item() if hasattr(loss, "item") else loss for name, loss in results.items()}
         for name, loss in losses.items():
             assert abs(loss - losses["floor"]) <= 1e-4 * T * B * d, (name, loss, losses["floor"])
         times = rounds(contestants, options.seconds)
