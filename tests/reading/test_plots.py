@@ -121,6 +121,14 @@ def test_a_name_is_no_formula(name):
     pyplot.close(ax.figure)
 
 
+def test_the_mean_that_is_plotted_beside_a_long_training_is_no_mean():
+    losses = np.linspace(2.0, 1.0, 120)
+    drawn = plots.plot_training(None, 1, losses.tolist(), [])
+    line = next(line for line in drawn.get_lines() if "mean of 3" in line.get_label())
+    assert np.allclose(line.get_ydata(), [losses[k : k + 3].mean() for k in range(118)])
+    assert line.get_xdata()[0] == 3
+
+
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(plots, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
     with pytest.raises(ImportError, match=r"plots need matplotlib: pip install 'tinygrad-seq\[plot\]'"):

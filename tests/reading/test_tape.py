@@ -537,6 +537,21 @@ def test_every_operation_of_the_table_has_its_rate_in_words():
     assert not [f.__name__ for f in operations if f.rate and not (f.every or any(f.rules))]
 
 
+def test_the_rate_of_a_second_input_is_that_of_the_first():
+    a, b = tg.Tensor(3.0, requires_grad=True), tg.Tensor(2.0, requires_grad=True)
+    for result, rates in [
+        (a - b, ["1", "-1"]),
+        (a / b, ["1 / divisor", "-y / divisor"]),
+        (a**b, ["p x^(p-1)", "y log x"]),
+    ]:
+        (visit,) = tg.Tape(result).flow().steps()
+        assert [sent.rate for sent in visit.sent] == rates
+    joined = tg.concat([a[None], b[None], a[None]])  # the last words stand for all that follow
+    assert {
+        s.rate for visit in tg.Tape(joined.sum()).flow().steps() if visit.operation == "concat" for s in visit.sent
+    } == {"1, its own part"}
+
+
 def test_a_printed_flow_walks_back_from_the_loss():
     _, tape = one_weight()
     lines = str(tape.flow()).splitlines()
