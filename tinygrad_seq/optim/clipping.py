@@ -32,6 +32,8 @@ class GradientNorm(float):
 def clip_grad_norm(parameters: Parameters, max_norm: float, p: float = 2.0) -> GradientNorm:
     """Scale all gradients by one factor so that their joint p-norm is at most max_norm (Pascanu et al. 2013).
 
+    The factor is max_norm / norm; PyTorch's is max_norm / (norm + 1e-6), which ends a little below.
+
     `parameters` are what an optimiser takes: a module, a list of tensors, a dict of them.
     Returns the norm before clipping; `.scale` is the factor. The norm is taken in float64 and cannot overflow; p may
     be infinite. Tied parameters count once. No gradients, or only zeros: norm 0, nothing changes. A gradient that is
