@@ -46,7 +46,7 @@ np.add(x,y) np.subtract(x,y) np.multiply(x,y) np.divide(x,b) np.true_divide(x,b)
 np.maximum(x,y) np.minimum(x,y) np.arctan2(x,y) np.hypot(x,y) np.logaddexp(x,y) np.logaddexp2(x,y) np.mod(x,b)
 np.remainder(x,b) np.floor_divide(x,b) np.copysign(x,y) np.add(x,s) np.add(x,1) np.add(x,y,dtype=np.float32)
 np.divmod(x,b)[0] np.divmod(x,b)[1] np.clip(x,-0.5,0.75) np.clip(x,a_min=-0.5,a_max=None) np.clip(x,None,y)
-np.clip(x,min=0.1,max=0.5) np.where(x>0,x,y)
+np.where(x>0,x,y)
 
 np.sum(x) np.sum(x,axis=1) np.sum(x,0,keepdims=True) np.sum(c,axis=(0,-1)) np.sum(x,dtype=np.float64)
 np.sum(x,out=None) np.mean(x) np.mean(x,axis=(0,1)) np.mean(x,1,keepdims=True) np.mean(x,dtype=np.float64)
@@ -102,9 +102,11 @@ x.squeeze() x.take([1,1]) x.dot(m) m.diagonal() m.trace() m.diagonal(1) m.trace(
 """)  # fmt: skip
 if hasattr(np, "matrix_transpose"):
     DIFFERENTIABLE += ["np.matrix_transpose(c)", "np.permute_dims(c,(2,0,1))"]
-if hasattr(np, "astype"):  # NumPy 2.1
-    DIFFERENTIABLE += ["np.astype(x,np.float32)", "np.cumulative_sum(v)", "np.cumulative_sum(x,axis=1)",
-                       "np.cumulative_prod(v)"]  # fmt: skip
+if hasattr(np, "astype"):
+    DIFFERENTIABLE += ["np.astype(x,np.float32)"]
+if hasattr(np, "cumulative_sum"):  # NumPy 2.1
+    DIFFERENTIABLE += ["np.cumulative_sum(v)", "np.cumulative_sum(x,axis=1)", "np.cumulative_prod(v)",
+                       "np.clip(x,min=0.1,max=0.5)"]  # fmt: skip
 
 PLAIN = expressions("""
 np.argmax(x) np.argmax(x,axis=1,keepdims=True) np.argmin(x,axis=0) np.argsort(x) np.argsort(x,axis=0)

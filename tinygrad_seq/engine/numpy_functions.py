@@ -460,7 +460,8 @@ def _parameters(function: Function) -> Any:
 
 def name_of(function: Function) -> str:
     """linalg.det, add.reduce, sum."""
-    return f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
+    module = getattr(function, "__module__", "numpy")  # a ufunc of NumPy 2.0 has none
+    return f"{module}.{function.__name__}".removeprefix("numpy.")
 
 
 def call(function: Function, operation: Function, args: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -480,9 +481,10 @@ def call(function: Function, operation: Function, args: Sequence[Any], options: 
                 rest[name] = value
     if rest.pop("out", None) is not None:
         raise refused(name_of(function), "out")
-    known = _parameters(getattr(operation, "forward", operation)).parameters
-    dtype = rest.pop("dtype", None) if "dtype" not in known else None
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    found = _parameters(getattr(operation, "forward", operation))  # of some of NumPy 2.0's own it is not known
+    known = {} if found is None else found.parameters
+    dtype = rest.pop("dtype", None) if found is not None and "dtype" not in known else None
+    takes_any = found is None or any(p.kind is p.VAR_KEYWORD for p in known.values())
     for name in [name for name in rest if NAMES.get(name, name) not in known and not takes_any]:
         value = rest.pop(name)
         harmless = IGNORED.get(name, ())
